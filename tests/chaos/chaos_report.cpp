@@ -16,6 +16,11 @@ std::string spread(const std::vector<double>& seconds) {
                      percentile(seconds, 99));
 }
 
+// The names of a scenario and of its group end with its moment and its fault.
+std::string last_word(const std::string& text) {
+  return text.substr(text.rfind(' ') + 1);
+}
+
 }  // namespace
 
 double percentile(std::vector<double> values, double percent) {
@@ -41,6 +46,16 @@ void ChaosReport::GroupCounts::add(const FaultResult& result) {
 void ChaosReport::add(const FaultResult& result) {
   total_.add(result);
   groups_[result.group].add(result);
+  kinds_["fault " + last_word(result.group)].add(result);
+  kinds_["moment " + last_word(result.name)].add(result);
+}
+
+std::vector<std::string> ChaosReport::never_injected() const {
+  std::vector<std::string> kinds;
+  for (const auto& [kind, counts] : kinds_) {
+    if (counts.faults == 0 && counts.missed >= kEnough) kinds.push_back(kind);
+  }
+  return kinds;
 }
 
 std::string ChaosReport::table() const {

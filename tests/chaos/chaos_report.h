@@ -22,6 +22,10 @@ class ChaosReport {
   // Runs that failed before their fault.
   int failures_without_fault() const { return total_.failed_before; }
   int missed() const { return total_.missed; }  // runs that were over before
+  // Kinds of faults and moments that were tried at least kEnough times, and each time the run was
+  // over before. Then something is wrong with these tests.
+  std::vector<std::string> never_injected() const;
+  static constexpr int kEnough = 12;
 
   // "shm worker kill: …": a line for each group of scenarios.
   std::string table() const;
@@ -38,6 +42,7 @@ class ChaosReport {
 
   GroupCounts total_;
   std::map<std::string, GroupCounts> groups_;
+  std::map<std::string, GroupCounts> kinds_;  // by fault, and by moment
 };
 
 // Results are passed between processes as JSON.

@@ -1,5 +1,6 @@
 #include "tests/chaos/chaos_report.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,6 +40,20 @@ TEST(Report, CountsFaultsAndNotRunsThatWereOverBefore) {
             "chaos: 3 faults, 2 failures, 2 recoveries, 1 resumed; detection p50 0.20 s, "
             "p99 0.30 s; recovery p50 0.50 s, p99 0.75 s");
   EXPECT_THAT(report.table(), testing::HasSubstr("shm worker kill"));
+}
+
+// If a kind of fault never comes in time, it is not tested at all.
+TEST(Report, NamesWhatWasNeverInjected) {
+  ChaosReport report;
+  const auto add = [&](const char* fault, const char* moment, bool injected) {
+    report.add({.name = fmt::format("gan shm worker {} {}", fault, moment),
+                .group = fmt::format("shm worker {}", fault),
+                .injected = injected});
+  };
+  for (int i = 0; i < ChaosReport::kEnough; ++i) add("exception", "saving", false);
+  add("kill", "saving", true);
+  for (int i = 1; i < ChaosReport::kEnough; ++i) add("segv", "end", false);
+  EXPECT_THAT(report.never_injected(), testing::ElementsAre("fault exception"));
 }
 
 TEST(Report, ResultsCanBePassedOn) {

@@ -640,7 +640,8 @@ class FaultTrial {
   // The exit code and the messages.
   void check_end(const FaultResult& result) const {
     const bool well = run_->ended_well();
-    if (!result.injected && scenario_.moment != Moment::kRecovery && !well) {
+    // Before a fault in a recovery a worker is killed, after which the run must go on, too.
+    if (!result.injected && !well) {
       throw PromiseBroken("the run ended before the fault, with {}", to_string(run_->ends()));
     }
     if (!result.injected) return;
@@ -838,15 +839,17 @@ FaultResult FaultTrials::run(std::uint64_t seed) {
   FaultResult result{.seed = seed, .name = scenario.name(), .group = scenario.group()};
   const UndisturbedRun& expected = undisturbed(scenario.program, scenario.transport);
   const fs::path folder = settings_.work / fmt::format("{:016x}", seed);
-  {
+  try {
     FaultTrial trial(settings_, scenario, folder);
     try {
       trial.run(expected, random, result);
-    } catch (const PromiseBroken& broken) {
+    } catch (const std::exception& broken) {  // also a file of the run that cannot be read
       result.failure =
           fmt::format("{}\n{}--- kept: {}", broken.what(), trial.details(), folder.string());
       trial.keep_files();
     }
+  } catch (const std::exception& error) {
+    result.failure = fmt::format("the trial could not be made: {}\n", error.what());
   }
   if (result.failure.empty()) fs::remove_all(folder);
   result.seconds = seconds_since(start);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <random>
@@ -183,10 +184,12 @@ void handle_signal(int) {
   request_end();
 }
 
-// The command that repeats one fault.
-std::string repeating(const ChaosArguments& arguments, std::uint64_t seed) {
-  std::string text = fmt::format("lockstep_chaos --repeat {}", seed);
-  if (!arguments.only.empty()) text += " --only " + arguments.only;
+// The command that repeats one fault. It names the scenario, because the seed alone chooses out of
+// those that the machine and the user's rights allow.
+std::string repeating(const ChaosArguments& arguments, const FaultResult& result) {
+  std::string words = result.name;
+  std::ranges::replace(words, ' ', ',');
+  std::string text = fmt::format("lockstep_chaos --repeat {} --only {}", result.seed, words);
   if (arguments.without_restarts) text += " --without-restarts";
   if (arguments.elastic) text += " --elastic";
   return text;
@@ -209,7 +212,7 @@ void print(const ChaosArguments& arguments, const FaultResult& result, int numbe
       result.seconds);
   if (failed) {
     std::cout << "chaos: " << result.failure
-              << "\nchaos: repeat it with: " << repeating(arguments, result.seed) << '\n';
+              << "\nchaos: repeat it with: " << repeating(arguments, result) << '\n';
   }
   std::cout << std::flush;
 }
@@ -282,7 +285,11 @@ class ChaosRun {
     // A fault that is repeated may come too late. Otherwise nothing was tested.
     const bool tested = arguments_.repeat || report_.faults() > 0;
     if (!tested && !broken_) std::cerr << "lockstep_chaos: no fault was injected\n";
-    return broken_ || !tested || report_.failures() > 0 ? 1 : 0;
+    const auto never = report_.never_injected();
+    for (const std::string& kind : never) {
+      std::cerr << fmt::format("lockstep_chaos: {}: all runs were over before their fault\n", kind);
+    }
+    return broken_ || !tested || !never.empty() || report_.failures() > 0 ? 1 : 0;
   }
 
  private:
@@ -346,11 +353,16 @@ int run_chaos(const ChaosArguments& arguments) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
   ChaosRun run(arguments, all);
   if (const std::size_t skipped = count_impossible(options); skipped > 0) {
-    std::cout << fmt::format(
-        "chaos: {} of {} scenarios are not tested here: network namespaces {}, mounts {}; they "
-        "need root and the command ip\n",
+    const std::string what = fmt::format(
+        "{} of {} scenarios are not tested here: network namespaces {}, mounts {}; they need root "
+        "and the command ip",
         skipped, skipped + all.size(), options.namespaces ? "work" : "do not work",
         options.mounts ? "work" : "do not work");
+    std::cout << "chaos: " << what << '\n';
+    // scripts/test lists what was skipped.
+    if (const char* const list = std::getenv("LOCKSTEP_SKIPPED")) {
+      std::ofstream(list, std::ios::app) << "chaos: " << what << '\n';
+    }
   }
   if (!arguments.repeat) {
     std::cout << fmt::format("chaos: {} faults out of {} scenarios, --seed {}\n", arguments.faults,

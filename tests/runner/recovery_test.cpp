@@ -734,6 +734,7 @@ TEST(Recovery, RecordsOfCheckpointsAreLoggedOnce) {
     options.callbacks.add(CheckpointCallback({.save_every_batches = 2}));
     if (fails) options.callbacks.add(at_step({.epoch = 2, .batch = 2}));
     EXPECT_EQ(toy::train(options).recoveries, fails ? 1 : 0);
+    EXPECT_THAT(logger->noted, testing::Contains(HasSubstr("saved=1")));
     std::ranges::sort(logger->noted);
     return logger->noted;
   };
@@ -1101,13 +1102,16 @@ TEST(Recovery, ANewProcessOfRankZeroLogsEveryRowOnce) {
       TrainOptions options = logging_run(killed.path());
       options.ddp = true;
       bool went_on_inside = false;
+      std::uint64_t points = 0;
       auto hooks = std::make_shared<toy::Hooks>();
       hooks->epoch_start = [&](State& state) { went_on_inside |= state.continues; };
+      hooks->loader_start = [&](State&) { points = memory.points(); };
       hooks->step = [&](State& state) {
-        // A point is due after each of these batches.
-        if (state.restarts == 0) std::this_thread::sleep_for(100ms);
         const bool is_there = state.progress.epoch == epoch && state.loader == loader;
-        if (is_there && state.restarts == 0 && state.loader_batch == 3) ::raise(SIGKILL);
+        if (!is_there || state.restarts != 0) return;
+        if (memory.points() > points) ::raise(SIGKILL);
+        // Then a point is due, unless the one before took long.
+        std::this_thread::sleep_for(scaled(state.loader_batch == 1 ? 200ms : 2000ms));
       };
       options.callbacks.add(hooks);
       const TrainResult result = toy::train(options);
@@ -1162,6 +1166,41 @@ TEST(Recovery, AResumeInsideAnEpochKeepsTheRowsOfItsCallbacks) {
   EXPECT_EQ(rows(failed.path(), "1").size(), 2U) << "one for each start";
   EXPECT_EQ(rows(failed.path(), "2").size(), 3U) << "one for each epoch";
   EXPECT_EQ(rows(failed.path(), "3").size(), 6U) << "one for each pass";
+}
+
+// Each resume drops the rows after the last whole epoch and logs those of its checkpoint again.
+TEST(Recovery, NoRowComesTwiceAfterTwoResumes) {
+  const TemporaryDirectory folder;
+  const auto train = [&](std::optional<std::int64_t> failing_batch, bool resumes) {
+    TrainOptions options = logging_run(folder.path());
+    auto hooks = std::make_shared<toy::Hooks>();
+    // Files take longer than batches, so that the file of an epoch is reported in the next one.
+    hooks->run_start = [](State& state) { state.user.set("large", torch::zeros({1 << 22})); };
+    hooks->checkpoint = [](State& state) {
+      const Metrics row = {{"hook", 7}, {"batches", double(state.progress.batch_step)}};
+      for (const auto& logger : state.loggers) {
+        logger->log_metrics({Scope::kLoader, "mine", state.progress, row});
+      }
+    };
+    options.callbacks.add(hooks);
+    options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+    if (resumes) options.resume = "last";
+    if (failing_batch) {
+      options.callbacks.add(
+          at_step({.rank = 0, .epoch = 2, .loader = "train", .batch = *failing_batch, .strike = [] {
+                     throw std::runtime_error("stop here");
+                   }}));
+    }
+    return toy::train(options);
+  };
+  EXPECT_ANY_THROW(train(3, false));
+  EXPECT_ANY_THROW(train(5, true));
+  EXPECT_EQ(train(std::nullopt, true).epochs, 3);
+  std::map<std::string, int> rows;
+  std::istringstream text(csv_files(folder.path()).at("mine.csv"));
+  for (std::string line; std::getline(text, line);) rows[line] += 1;
+  EXPECT_GT(rows.size(), 20U);
+  for (const auto& [row, count] : rows) EXPECT_EQ(count, 1) << row;
 }
 
 // A scheduler that begins with the optimizer's learning rate and does not save it.

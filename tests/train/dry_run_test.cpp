@@ -104,6 +104,17 @@ TEST(DryRun, WhatADataSetThrowsNamesItsLoader) {
             "loader 'valid': sample 0: cube 0 is damaged");
 }
 
+// Another attempt may have enough, so it must not be taken for a wrong option.
+TEST(DryRun, ALackOfMemoryStaysOne) {
+  struct Large : data::Dataset {
+    std::int64_t size() const override { return 3; }
+    Batch sample(std::int64_t) const override { throw std::bad_alloc(); }
+  };
+  TrainOptions options = toy::options();
+  options.loaders.set("valid", {std::make_shared<Large>()});
+  EXPECT_THROW(dry_run(tried_plan(options)), std::bad_alloc);
+}
+
 TEST(DryRun, TargetsMustFitTheCriterion) {
   TrainOptions options = toy::options();
   options.criterion = torch::nn::MSELoss();

@@ -126,6 +126,30 @@ TEST(RunMemory, RecoveriesBetweenTwoPointsAreCounted) {
   }
 }
 
+TEST(RunMemory, ANewProcessKnowsHowManyBatchesItRepeats) {
+  const auto file = std::make_shared<process::MemoryFile>();
+  comm::Local alone;
+  // Returns the batches that the attempt repeats, if it is one that goes on and knows.
+  const auto attempt = [&](int number, int batches) -> std::optional<std::int64_t> {
+    file->begin_attempt({.attempt = number, .failed = Clock::now()});
+    RunMemory memory(StoredRun(file, 0), {.max_restarts = 9, .identity = "run"});
+    memory.take_over(alone);
+    memory.begin_logs();
+    std::optional<std::int64_t> repeated;
+    for (int i = 0; i < batches; ++i) {
+      memory.count_batch();
+      if (const auto recovery = memory.complete_recovery()) repeated = recovery->repeated_batches;
+    }
+    file->note_failure({.attempt = number, .rank = 1, .kind = FailureKind::kLost, .reason = "x"});
+    return repeated;
+  };
+  EXPECT_EQ(attempt(0, 3), std::nullopt) << "the first one";
+  EXPECT_EQ(attempt(1, 0), std::nullopt) << "it failed before its first batch";
+  EXPECT_EQ(attempt(2, 2), 3);
+  EXPECT_EQ(attempt(3, 1), 2);
+  EXPECT_EQ(attempt(5, 1), std::nullopt) << "in attempt 4, rank 0 was on another host";
+}
+
 // With --nnodes MIN:MAX, the launcher counts only what is not the loss of a node, and it alone
 // knows whether enough nodes are left.
 TEST(RunMemory, LostNodesDoNotCountIfNodesMayLeave) {

@@ -60,7 +60,7 @@ nlohmann::json list_in_index(const fs::path& folder, const char* key) {
   return index[key];
 }
 
-// Files that were in the folder only because the run could still go back to an earlier moment.
+// Files that are in the folder only because the run may still go back to an earlier moment.
 std::vector<fs::path> needed_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& name : list_in_index(folder, kNeeded)) {
@@ -140,7 +140,13 @@ void write_index(const FolderFiles& files) {
   for (const auto* const list : {&files.best, &files.steps}) {
     for (const auto& kept : *list) index["kept"].push_back(to_json(kept));
   }
-  for (const auto& path : files.needed) index[kNeeded].push_back(path.filename().string());
+  const auto is_kept = [&](const fs::path& path) {
+    return std::ranges::count(files.best, path, &Kept::path) > 0 ||
+           std::ranges::count(files.steps, path, &Kept::path) > 0;
+  };
+  for (const auto& path : files.needed) {
+    if (!is_kept(path)) index[kNeeded].push_back(path.filename().string());
+  }
   write_file_atomically(files.folder / kIndexName, index.dump(2) + "\n");
 }
 
@@ -229,7 +235,6 @@ std::vector<fs::path> Store::unlisted() const {
   std::set<fs::path> paths = dropped_;
   if (is_resumed_) {
     for (const auto& path : others(options_.folder, last_path())) paths.insert(path);
-    for (const auto& path : needed_files(options_.folder)) paths.insert(path);
   }
   for (const auto* const list : {&best_, &steps_}) {
     for (const Kept& kept : *list) paths.erase(kept.path);
@@ -321,6 +326,10 @@ void Store::need(std::vector<fs::path> paths) {
   for (const auto& path : unlisted()) {
     fs::remove(path);
     dropped_.erase(path);
+  }
+  const bool is_listed = needed_.empty() && !needed_files(options_.folder).empty();
+  if (is_listed) {
+    write_index({.folder = options_.folder, .best = best_, .last = last_, .steps = steps_});
   }
 }
 
@@ -432,6 +441,7 @@ void Store::load_state(const StateDict& state, const Score& score) {
     last_ = kept_from(state.get<StateDict>("last"), options_.folder);
     last_->score = score(last_->epoch, last_->metrics).value_or(none);
   }
+  for (const auto& path : needed_files(options_.folder)) dropped_.insert(path);
   is_behind_ = is_resumed_ = true;
 }
 

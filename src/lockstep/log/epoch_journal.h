@@ -3,7 +3,8 @@
 // epoch. They get these records again, because the batches before the snapshot are not repeated.
 //
 // Metrics of batches, images, artifacts and histograms are not kept. Loggers treat those in other
-// ways (docs/decisions/recovery.md).
+// ways (docs/decisions/recovery.md). Neither are more than kMost records of one epoch, because
+// every snapshot inside the epoch has them.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ class EpochJournal final : public Logger {
     std::optional<std::int64_t> start = {};
   };
   using Entries = std::vector<Entry>;
+  static constexpr std::size_t kMost = 10'000;
 
   // What was logged before is complete.
   void begin_epoch() { entries_.clear(); }

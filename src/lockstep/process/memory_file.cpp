@@ -178,6 +178,7 @@ struct MemoryFile::MemoryHeader {
   Word points;
   Word runs;  // the largest number of a run that was written, plus 1
   Word notes;
+  std::array<Word, kMostRuns> batches;  // see count_batches()
   alignas(64) std::array<std::array<PointPlace, 2>, kMostRuns> places;
   alignas(64) std::array<NoteSlot, kMostNotes> ring;
 };
@@ -197,6 +198,19 @@ MemoryFile::MemoryFile() : descriptor_(new_file()) {
   map();
   header_->magic = kMagic;
 }
+
+namespace {
+
+// A count of batches is in one word with the attempt that counted, plus 1, so that no process can
+// be killed between the two.
+constexpr int kBatchBits = 40;
+constexpr std::uint64_t kBatchMask = (std::uint64_t{1} << kBatchBits) - 1;
+
+std::uint64_t tag_of(std::int64_t attempt) {
+  return static_cast<std::uint64_t>(attempt + 1) << kBatchBits;
+}
+
+}  // namespace
 
 class MemoryFile::Opened {
  public:
@@ -404,6 +418,20 @@ void MemoryFile::store(int run, std::uint64_t sequence, std::uint64_t size,
   produce([&](std::string_view bytes) { writer.write(bytes); });
   writer.finish(sequence);
   ++header_->points;
+}
+
+void MemoryFile::count_batches(int run, std::int64_t batches) {
+  if (run < 0 || run >= kMostRuns) return;
+  const std::uint64_t count = static_cast<std::uint64_t>(batches) & kBatchMask;
+  header_->batches[static_cast<std::size_t>(run)].store(tag_of(attempt()) | count,
+                                                        std::memory_order_relaxed);
+}
+
+std::optional<std::int64_t> MemoryFile::batches_lost(int run) const {
+  if (run < 0 || run >= kMostRuns) return std::nullopt;
+  const std::uint64_t word = header_->batches[static_cast<std::size_t>(run)];
+  if ((word & ~kBatchMask) != tag_of(attempt() - 1)) return std::nullopt;
+  return static_cast<std::int64_t>(word & kBatchMask);
 }
 
 std::optional<StoredPoint> MemoryFile::read_place(const PointPlace& place) const {

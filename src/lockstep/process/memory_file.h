@@ -95,6 +95,13 @@ class MemoryFile {
   // How many points were stored, in all runs and attempts. Cheap.
   std::uint64_t points() const;
 
+  // Rank 0 tells after every batch how many of the run it has finished since the newest point, so
+  // that the next attempt knows how many it repeats. Costs one write to memory.
+  void count_batches(int run, std::int64_t batches);
+  // What was counted in the attempt before this one. Nothing if its rank 0 was not on this host, or
+  // did not get so far.
+  std::optional<std::int64_t> batches_lost(int run) const;
+
   void note_failure(FailureNote note);
   // In the order in which they were noted.
   std::vector<FailureNote> failures() const;

@@ -128,12 +128,14 @@ StateDict Checkpointer::snapshot(StateDict* reuse) {
     averages = parts_.pass.averages();
   }
   if (!state_.comm->is_primary()) return {};
+  const bool logs_inside = state_.inside_epoch && !state_.loggers.empty();
+  const auto* const records = logs_inside ? &parts_.journal.entries() : nullptr;
   StateDict made = make_snapshot(state_,
                                  {.position = position,
                                   .rules = rules(),
                                   .averages = averages,
                                   .stop_reason = stop_reason,
-                                  .records = parts_.journal.entries()},
+                                  .records = records},
                                  parts_.callbacks);
   made.set("lr", by_optimizer(initial_lrs_));
   StateDict documents;
@@ -236,7 +238,7 @@ void Checkpointer::keep_lrs(const StateDict& snapshot) {
         several ? snapshot.get<StateDict>("lr").get<double>(name) : snapshot.get<double>("lr");
     if (saved == value) continue;
     initial_lrs_.set(name, saved);
-    // After a restart, an optimizer of torch still has the learning rate of the failed attempt.
+    // The first attempt has warned.
     if (!state_.comm->is_primary() || is_restart_) continue;
     warn(fmt::format(
         "resume: lr{}: the checkpoint's run began with {}, the options of this run say {}: the "

@@ -12,6 +12,7 @@
 #include "lockstep/compute/autocast.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/optim/flat_parameters.h"
+#include "lockstep/process/failure.h"
 #include "lockstep/train/first_weights.h"
 #include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/random.h"
@@ -23,7 +24,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Calls `work`. An exception becomes an error in `part`.
+// A lack of memory is no error in the options: another attempt may have enough. Called while
+// `error` is handled.
+void pass_on_lack_of_memory(const std::exception& error) {
+  if (process::failure_kind(error) == process::FailureKind::kOutOfMemory) throw;
+}
+
+// Calls `work`. An exception becomes an error in `part`, except for a lack of memory.
 template <typename F>
 void in_part(const PlanPart& part, const F& work) {
   try {
@@ -31,6 +38,7 @@ void in_part(const PlanPart& part, const F& work) {
   } catch (const PlanError&) {
     throw;
   } catch (const std::exception& error) {
+    pass_on_lack_of_memory(error);
     throw PlanError(part, message_of(error));
   }
 }
@@ -129,6 +137,7 @@ class Trial {
         forward_keys(plan_.model, *plan_.keys, batch, batch);
         if (plan_.precision.is_mixed()) widen(batch);
       } catch (const std::exception& error) {
+        pass_on_lack_of_memory(error);
         throw ConfigError("the model does not fit its samples, {}: {}", join(inputs, " and "),
                           message_of(error));
       }
@@ -177,6 +186,7 @@ class Trial {
         const AutocastScope autocast(plan_.precision, device_);
         criterion(output, target);
       } catch (const std::exception& error) {
+        pass_on_lack_of_memory(error);
         throw ConfigError("does not fit the model's output {} and the targets {} of {}: {}",
                           data::describe(output), data::describe(target), name, message_of(error));
       }

@@ -651,10 +651,15 @@ bool Loop::resume() {
   return point->in_own_folder;
 }
 
-// What was logged in the current epoch before the snapshot.
+// Decides what is logged again: `records` were logged in the current epoch before the snapshot.
 void Loop::take_records(std::optional<EpochJournal::Entries> records) {
   if (records) {
     records_ = std::move(*records);
+    // Loggers keep the rows of finished epochs. The file of an epoch's checkpoint may be reported
+    // in the next one, and the hooks at the start of a resumed run belong to the epoch before.
+    std::erase_if(records_, [&](const EpochJournal::Entry& entry) {
+      return entry.record.progress.epoch <= state_.progress.epoch;
+    });
     // The hooks at the start of the epoch and of the pass are called again. After a restart, what
     // they log is left out. A resumed run logs it anew.
     if (is_restart_) return;
@@ -681,7 +686,8 @@ void Loop::prepare_logging(bool continued) {
     if (memory_ != nullptr) memory_->note_log_positions();
   }
   journal_->restore(std::move(records_), is_restart_ ? last_start() : -1);
-  if (!state_.loggers.empty()) state_.loggers.push_back(journal_);
+  // In front, because a callback may use the last logger, which is the user's.
+  if (!state_.loggers.empty()) state_.loggers.insert(state_.loggers.begin(), journal_);
 }
 
 void Loop::open_loggers(bool continued) {
@@ -736,7 +742,8 @@ void Loop::open_loggers(bool continued) {
   // logged in the current epoch is logged again. The console does not show it again if it is the
   // same run, in a process that replaces the one before.
   const std::size_t first = options.console && has_shown ? 1 : 0;
-  for (const auto& entry : records_) {
+  for (auto& entry : records_) {
+    entry.record.progress.num_epochs = state_.progress.num_epochs;
     for (std::size_t i = first; i < state_.loggers.size(); ++i) {
       state_.loggers[i]->log_metrics(entry.record);
     }
@@ -824,7 +831,7 @@ void Loop::run_epoch() {
     state_.epoch_metrics.clear();
     journal_->begin_epoch();
     state_.steps_before_epoch = state_.progress.update_step;
-    state_.skipped_loaders.clear();  // a snapshot inside an epoch has those of its callbacks
+    state_.skipped_loaders.clear();  // a snapshot inside an epoch has them
     loader_index_ = 0;
     first_batch_ = 0;
   }
@@ -835,16 +842,18 @@ void Loop::run_epoch() {
     notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
   }
   const auto names = state_.loaders.names();
+  state_.idle_loaders.clear();
   for (const auto& name : names) {
-    if (!plan_.length.has_pass(name, state_.progress)) state_.skipped_loaders.insert(name);
+    const bool has_begun = first_batch_ > 0 && name == names[loader_index_];
+    if (!has_begun && !plan_.length.has_pass(name, state_.progress)) {
+      state_.idle_loaders.insert(name);
+    }
   }
   for (; loader_index_ < names.size(); ++loader_index_) {
-    // An evaluation has one loader, which cannot be left out.
-    if (training_ && state_.skipped_loaders.contains(names[loader_index_])) {
-      first_batch_ = 0;
-    } else {
-      run_pass(names[loader_index_]);
-    }
+    // An evaluation has one loader, which cannot be left out. A pass that has begun is finished.
+    const std::string& name = names[loader_index_];
+    if (training_ && first_batch_ == 0 && state_.is_left_out(name)) continue;
+    run_pass(name);
   }
   finish_epoch();
 }
@@ -882,7 +891,8 @@ void Loop::remake_batch_norm() {
                      .shards = plan_.step.shards};
   const auto names = state_.loaders.names();
   for (std::size_t i = 0; i <= loader_index_; ++i) {
-    if (!is_train_loader(names[i]) || state_.skipped_loaders.contains(names[i])) continue;
+    if (!is_train_loader(names[i])) continue;
+    if (i != loader_index_ && state_.is_left_out(names[i])) continue;
     // Of the loader that was just finished, the batches that it had.
     const bool is_current = i == loader_index_;
     const std::int64_t done = is_current ? state_.loader_batch : 0;

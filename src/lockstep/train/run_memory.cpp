@@ -48,7 +48,7 @@ RunMemory::RunMemory(StoredRun stored, Launched launched)
     will_restart(failure, failure.rank < 0);  // a lost node has no rank
   }
   decision_.reset();
-  if (unfinished_) unfinished_->repeated_batches.reset();  // the process that counted them is gone
+  if (unfinished_) unfinished_->repeated_batches = stored_->batches_lost();
   if (const auto failed = stored_->file().attempt_start().failed) {
     failed_at_ = *failed;
     // The launcher noted when the attempt failed. Since then it has started this program.
@@ -97,6 +97,10 @@ void RunMemory::take_over(comm::Communicator& comm) {
   totals = stored_totals_ = content.totals;
   recoveries_ = content.recoveries;
   has_begun_logs_ = true;
+  // This attempt may fail, too, before it has finished a batch.
+  if (unfinished_ && unfinished_->repeated_batches) {
+    stored_->count_batches(*unfinished_->repeated_batches);
+  }
 }
 
 void RunMemory::share_point(comm::Communicator& comm) {
@@ -185,8 +189,18 @@ void RunMemory::keep_point(KeptRun point, Clock::time_point began) {
   point_ = std::move(point);
   note_log_positions();
   if (stored_) store();
-  batches_since_point_ = 0;
+  set_batches(0);
   set_next_point(began);
+}
+
+void RunMemory::count_batch() {
+  set_batches(batches_since_point_ + 1);
+  for (const auto& logger : loggers_) logger->next_batch();
+}
+
+void RunMemory::set_batches(std::int64_t since_point) {
+  batches_since_point_ = since_point;
+  if (stored_) stored_->count_batches(since_point);
 }
 
 void RunMemory::set_next_point(Clock::time_point began) {

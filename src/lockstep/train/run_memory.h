@@ -134,10 +134,7 @@ class RunMemory {
   bool is_point_overdue() const { return std::chrono::steady_clock::now() >= latest_point_; }
 
   // Called after every batch.
-  void count_batch() {
-    batches_since_point_ += 1;
-    for (const auto& logger : loggers_) logger->next_batch();
-  }
+  void count_batch();
   // Called after a batch, and at the end of the run: the recovery that is complete now, if the run
   // has failed since the last call.
   std::optional<Recovery> complete_recovery();
@@ -178,6 +175,7 @@ class RunMemory {
   void store();
   // Stores the same point again, with the recoveries of now.
   void store_again();
+  void set_batches(std::int64_t since_point);
   // Stores a point of another host. Warns if that is not possible.
   void take(const process::StoredPoint& point);
 

@@ -19,10 +19,9 @@ constexpr std::int64_t kFormat = 2;
 constexpr std::int64_t kPlainFormat = 1;
 constexpr const char* kRecords = "epoch_records";
 constexpr const char* kTrained = "raw_model_state_dict";
-// In "run".
+// In "run". The last one: the average has changed since its statistics of batch norm were computed.
 constexpr const char* kStopReason = "stop_reason";
 constexpr const char* kSkippedLoaders = "skipped_loaders";  // inside an epoch
-// The average has changed since its statistics of batch norm were computed.
 constexpr const char* kAverageNeedsBatchNorm = "average_needs_batch_norm";
 
 // Callbacks with the same name are numbered in their order. Those that all ranks have come first,
@@ -65,7 +64,6 @@ StateList records_state(const EpochJournal::Entries& entries) {
     StateDict entry{{"of_loader", record.scope == Scope::kLoader},
                     {"loader", record.loader},
                     {"epoch", progress.epoch},
-                    {"num_epochs", progress.num_epochs},
                     {"batch_step", progress.batch_step},
                     {"sample_step", progress.sample_step},
                     {"update_step", progress.update_step},
@@ -85,7 +83,6 @@ EpochJournal::Entries records_from(const StateList& records) {
     Record record{.scope = is_of_loader ? Scope::kLoader : Scope::kEpoch,
                   .loader = entry->get<std::string>("loader"),
                   .progress = {.epoch = entry->get<std::int64_t>("epoch"),
-                               .num_epochs = entry->get<std::int64_t>("num_epochs"),
                                .batch_step = entry->get<std::int64_t>("batch_step"),
                                .sample_step = entry->get<std::int64_t>("sample_step"),
                                .update_step = entry->get<std::int64_t>("update_step")}};
@@ -356,7 +353,7 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
   }
   snapshot.set("run", std::move(run));
   snapshot.set("epoch_metrics", checkpoint::to_state(state.epoch_metrics));
-  if (!position.loader.empty()) snapshot.set(kRecords, records_state(parts.records));
+  if (parts.records != nullptr) snapshot.set(kRecords, records_state(*parts.records));
   snapshot.set("history", history_state(state.history));
   snapshot.set("averages", parts.averages);
   StateDict remembered;

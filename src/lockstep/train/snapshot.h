@@ -52,7 +52,8 @@ struct SnapshotParts {
   EpochRules rules = {};
   StateDict averages = {};                      // of batch metrics, inside an epoch
   std::optional<std::string> stop_reason = {};  // inside an epoch: a request to end after it
-  EpochJournal::Entries records = {};           // inside an epoch: what was logged in it
+  // Inside an epoch: what was logged in it. Null if the run has no loggers.
+  const EpochJournal::Entries* records = nullptr;
 };
 // The tensors of networks, criterions and optimizers are those of the run: copy the result
 // (state/copy.h) before the run goes on.

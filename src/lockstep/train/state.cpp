@@ -94,7 +94,7 @@ bool is_last_train_loader(const State& state, std::string_view name) {
   const auto names = state.loaders.names();
   const auto later = std::ranges::find(names, name) + 1;
   return std::none_of(later, names.end(), [&](const std::string& other) {
-    return is_train_loader(other) && !state.skipped_loaders.contains(other);
+    return is_train_loader(other) && !state.is_left_out(other);
   });
 }
 
@@ -151,7 +151,7 @@ double metric_value(const ProgressState& reached, const MetricKey& key, std::str
 
 std::optional<double> metric_if_run(const State& state, const MetricKey& key,
                                     std::string_view asked_by) {
-  if (state.skipped_loaders.contains(key.loader)) return std::nullopt;
+  if (state.is_left_out(key.loader)) return std::nullopt;
   return metric_value(state, key, asked_by);
 }
 

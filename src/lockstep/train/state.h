@@ -180,7 +180,12 @@ struct RequestState {
 
   bool loader_end_requested = false;
   std::optional<std::string> stop_reason;
-  std::set<std::string, std::less<>> skipped_loaders;  // in the current epoch
+  std::set<std::string, std::less<>> skipped_loaders;  // by callbacks, in the current epoch
+  std::set<std::string, std::less<>> idle_loaders;     // that have no pass in the current epoch
+  // Whether the loader has no pass in the current epoch, for one reason or the other.
+  bool is_left_out(std::string_view loader) const {
+    return skipped_loaders.contains(loader) || idle_loaders.contains(loader);
+  }
 };
 
 struct State : RunState, ProgressState, PassState, ShardState, RequestState {
@@ -202,8 +207,9 @@ struct State : RunState, ProgressState, PassState, ShardState, RequestState {
   void log_image(const std::string& tag, const Image& image) const;
   void log_artifact(const Artifact& artifact) const;
 
-  // Leaves a loader out of the current epoch, for on_epoch_start in train(). Unlike other requests,
-  // all ranks must make it. Throws ConfigError if there is no such loader.
+  // Leaves a loader out of the current epoch, for on_epoch_start in train(), or for on_loader_end
+  // of an earlier loader. Unlike other requests, all ranks must make it. Throws ConfigError if
+  // there is no such loader.
   void skip_loader(const std::string& name);
 
   // The groups that are written as a whole.

@@ -49,6 +49,10 @@ class StoredRun {
   std::uint64_t sequence() const { return sequence_; }
   void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
 
+  // Batches since the newest point: process::MemoryFile::count_batches().
+  void count_batches(std::int64_t batches) const { file_->count_batches(run_, batches); }
+  std::optional<std::int64_t> batches_lost() const { return file_->batches_lost(run_); }
+
   process::MemoryFile& file() const { return *file_; }
 
  private:
