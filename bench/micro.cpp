@@ -32,7 +32,7 @@ double median_time_of(int calls, const Action& action) {
 }
 
 nn::Sequential make_mlp() {
-  torch::manual_seed(0);
+  manual_seed(0);
   nn::Sequential mlp(nn::Linear(784, 512), nn::Linear(512, 256), nn::Linear(256, 10));
   for (auto& parameter : mlp->parameters()) {
     parameter.mutable_grad() = torch::rand_like(parameter);
@@ -133,7 +133,7 @@ class TimedSaves : public Callback {
 nlohmann::json run_saves() {
   constexpr std::int64_t kWidth = 5000;  // 25,005,000 parameters
   const TemporaryDirectory folder;
-  torch::manual_seed(0);
+  manual_seed(0);
   const auto features = torch::randn({4 * (kMicroRounds + 1), kWidth});
   auto saves = std::make_shared<TimedSaves>(folder.path());
   TrainOptions options;
@@ -188,7 +188,7 @@ struct StepCost {
 };
 
 StepCost cost_of_step(bool checkpoint_activations, std::int64_t side) {
-  torch::manual_seed(0);
+  manual_seed(0);
   network::UNet model(network::UNetOptions{.dimensions = 3,
                                            .in = 1,
                                            .out = 2,

@@ -72,7 +72,7 @@ data::DatasetPtr dataset(std::string_view name) {
 using Widths = std::vector<std::int64_t>;
 
 Model make_model(std::string_view name) {
-  torch::manual_seed(0);
+  manual_seed(0);
   if (name == "F") {
     return network::ResNet(network::ResNetOptions{.depth = 20, .classes = 10});
   }
@@ -174,10 +174,11 @@ WorkResult run_workload(const Workload& workload, const WorkOptions& options) {
 
   std::shared_ptr<Engine> engine;
   if (options.workers == 1) {
-    engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.threads = 1});
+    engine =
+        std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = torch::kCPU, .threads = 1});
   } else {
-    engine = std::make_shared<DistributedDataParallelEngine>(
-        DistributedDataParallelOptions{.workers = options.workers, .threads = 1});
+    engine = std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
+        .workers = options.workers, .device = torch::kCPU, .threads = 1});
   }
   WorkResult result;
   SupervisedRunner runner;

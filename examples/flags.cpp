@@ -17,7 +17,7 @@ Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t e
   app.add_option("--epochs", flags.epochs, "Number of epochs, including those before --resume")
       ->capture_default_str();
   app.add_option("--workers", flags.workers,
-                 "Processes that train together; default: one per core");
+                 "Processes that train together; default: one per GPU, else per core");
   app.add_option("--shards", flags.shards,
                  "Parts of every batch; results depend on them, not on the workers; "
                  "default: one per worker");

@@ -70,7 +70,8 @@ int main(int argc, char** argv) try {
   app.add_option("--epochs", epochs,
                  "Largest number of epochs; early stopping may end the training before")
       ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one per core");
+  app.add_option("--workers", workers,
+                 "Processes that train together; default: one per GPU, else per core");
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers");
   app.add_option("--max-restarts", max_restarts,

@@ -30,7 +30,7 @@ class Gan : public ls::Runner {
   // Called in both phases of every batch. During a phase the other network is not trained.
   void handle_batch(ls::State& state) override {
     const auto real = state.batch["points"];
-    const auto made = state.models["generator"](torch::randn({real.size(0), kNoise}));
+    const auto made = state.models["generator"](noise(real));
     const ls::Model& discriminator = state.models["discriminator"];
     if (state.phase == "discriminator") {
       state.set_loss(loss(discriminator(real), 1) + loss(discriminator(made), 0));
@@ -41,7 +41,12 @@ class Gan : public ls::Runner {
 
   // As many new points as the batch has real ones.
   ls::Batch predict_batch(const ls::Model& model, const ls::Batch& batch) override {
-    return {{"points", model.network("generator")(torch::randn({batch.size(), kNoise}))}};
+    return {{"points", model.network("generator")(noise(batch["points"]))}};
+  }
+
+  // As many rows as the batch has points, on its device.
+  static torch::Tensor noise(const torch::Tensor& points) {
+    return torch::randn({points.size(0), kNoise}, points.options());
   }
 
   static torch::Tensor loss(const torch::Tensor& logits, double target) {

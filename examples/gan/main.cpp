@@ -30,7 +30,10 @@ Quality quality(const ls::Model& generator) {
   constexpr std::int64_t kPoints = 2000;
   const torch::NoGradGuard no_grad;
   lockstep::manual_seed(1);
-  const auto distances = torch::cdist(generator(torch::randn({kPoints, kNoise})), centers());
+  // After a training on a GPU, the generator is there.
+  const auto options = generator.parameters().front().second.options();
+  const auto points = generator(torch::randn({kPoints, kNoise}, options)).cpu();
+  const auto distances = torch::cdist(points, centers());
   const auto [distance, blob] = distances.min(1);
   const auto near = distance < 0.5;
   const auto counts = torch::bincount(blob.masked_select(near), {}, kBlobs);

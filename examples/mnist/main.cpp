@@ -65,7 +65,8 @@ int main(int argc, char** argv) try {
                  "end of epochs")
       ->needs(folder)
       ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one per core");
+  app.add_option("--workers", workers,
+                 "Processes that train together; default: one per GPU, else per core");
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers; "
                  "default: one per worker");

@@ -392,7 +392,7 @@ Batch Runner::predict_on(Engine& engine, const Model& model, Precision precision
     outputs = predict_batch(model, device.is_cpu() ? batch : batch.to(device));
   });
   if (precision.is_mixed()) widen(outputs);
-  return outputs;
+  return device.is_cpu() ? outputs : outputs.to(torch::kCPU);
 }
 
 void Runner::predict_each(PredictOptions options, const std::function<bool(Batch&)>& take) {

@@ -85,7 +85,7 @@ class Runner {
   Metrics evaluate_loader(EvaluateOptions options);
 
   // The results of predict_batch for each batch, computed lazily, without gradients and in
-  // evaluation mode:
+  // evaluation mode. They are on the CPU:
   //
   //   for (ls::Batch& out : runner.predict_loader({.loader = {valid, {.batch_size = 100}}})) …
   //
@@ -93,7 +93,7 @@ class Runner {
   Predictions predict_loader(PredictOptions options) &;
 
   // The same for any engine: calls `take` with the outputs of each batch, in the order of the
-  // loader and with the same numbers for any number of workers. Outputs are on the CPU. `take` may
+  // loader and with the same numbers for any number of workers. `take` may
   // return false to end the prediction early; if it returns nothing, it gets all batches:
   //
   //   runner.predict_loader({.loader = valid, .engine = engine}, [&](ls::Batch& out) { … });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -133,7 +134,7 @@ class Trial {
       }
       if (inputs.empty()) inputs = {"a batch with " + join(batch.keys(), ", ")};
       try {
-        const AutocastScope autocast(plan_.precision, device_);
+        const auto autocast = mixed_precision();
         forward_keys(plan_.model, *plan_.keys, batch, batch);
         if (plan_.precision.is_mixed()) widen(batch);
       } catch (const std::exception& error) {
@@ -142,6 +143,13 @@ class Trial {
                           message_of(error));
       }
     });
+  }
+
+  // For as long as it exists, operations have the run's precision, if the model is where the run
+  // computes. A config is tried before the model moves to a GPU, and the CPU may lack the type.
+  std::optional<AutocastScope> mixed_precision() const {
+    if (device_.type() != plan_.engine->device().type()) return std::nullopt;
+    return std::optional<AutocastScope>(std::in_place, plan_.precision, device_);
   }
 
   // Checks the names in an item of `losses`. If there is none, the only term has the names of
@@ -183,7 +191,7 @@ class Trial {
     in_part(part, [&] {
       try {
         criterion.check_shapes(output, target);
-        const AutocastScope autocast(plan_.precision, device_);
+        const auto autocast = mixed_precision();
         criterion(output, target);
       } catch (const std::exception& error) {
         pass_on_lack_of_memory(error);

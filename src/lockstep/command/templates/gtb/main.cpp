@@ -29,7 +29,7 @@ int train(int argc, char** argv) try {
   app.add_option("--logdir", config.logdir, "Folder for logs, the model and the report")->capture_default_str();
   app.add_option("--epochs", config.n_epochs, "Epochs at most")->capture_default_str();
   app.add_option("--lr", config.lr, "Learning rate")->capture_default_str();
-  app.add_option("--workers", config.workers, "Processes that train together; default: one per core");
+  app.add_option("--workers", config.workers, "Processes that train together; default: one per GPU, else per core");
   app.add_option("--shards", config.shards, "Parts of every batch; results depend on them");
   app.add_option("--max-restarts", config.max_restarts, "How many times workers are made anew after one was lost")
       ->capture_default_str();
