@@ -40,8 +40,10 @@ for _ in range(3):
 weights = [torch.zeros(2, 4) for _ in range(dist.get_world_size())]
 dist.all_gather(weights, model.module.weight.detach())
 assert all(torch.equal(w, weights[0]) for w in weights)
-print("rank", dist.get_rank(), "of", dist.get_world_size(), "agrees, local", os.environ["LOCAL_RANK"])
+print("rank", dist.get_rank(), "of", dist.get_world_size(), "agrees, local", os.environ["LOCAL_RANK"], flush=True)
 dist.destroy_process_group()
+# A thread of PyTorch that needs the interpreter while that ends may abort the process, with any launcher.
+os._exit(0)
 PYTHON
 if have_python_torch "an ordinary PyTorch script under launch"; then
   "$lockstep" launch --nproc-per-node 2 /usr/bin/python3 script.py > out 2> err || fail "the PyTorch script failed"
