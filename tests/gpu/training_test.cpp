@@ -7,6 +7,8 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/lambda.h"
 #include "lockstep/compute/checkpointed.h"
 #include "lockstep/data/tensor_dataset.h"
@@ -166,6 +168,78 @@ TEST_F(TrainingOnAGpu, GoesOnAfterAWorkerWasKilled) {
   const auto result = train(options);
   EXPECT_EQ(result.recoveries, 1);
   expect_trained(result);
+}
+
+TEST_F(TrainingOnAGpu, PredictsOnTheCpu) {
+  const auto engine = std::make_shared<DeviceEngine>();
+  const TrainOptions options = options_with(engine, make_model());
+  SupervisedRunner runner;
+  runner.train(options);
+  const PredictOptions predicted{.loader = options.loaders["train"], .engine = engine};
+  const torch::Tensor all = runner.predict_loader(predicted).concat("logits");
+  EXPECT_TRUE(all.device().is_cpu());
+  std::vector<torch::Tensor> parts;
+  runner.predict_loader(predicted, [&](Batch& outputs) { parts.push_back(outputs["logits"]); });
+  EXPECT_TRUE(torch::cat(parts).equal(all));
+}
+
+// All weights are in one piece of memory, but not in the order that cuDNN wants.
+struct SequenceNetImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    return last(std::get<0>(lstm(x.unsqueeze(1).expand({-1, 5, -1}))).select(1, -1));
+  }
+  torch::nn::LSTM lstm =
+      register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(4, 16).batch_first(true)));
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(16, 3));
+};
+TORCH_MODULE(SequenceNet);
+
+TEST_F(TrainingOnAGpu, IsThatOfTheCpuForSequences) {
+  std::vector<double> losses;
+  for (const torch::Device device : {torch::Device(torch::kCUDA), torch::Device(torch::kCPU)}) {
+    manual_seed(7);
+    const auto engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = device});
+    const auto result = train(options_with(engine, SequenceNet()));
+    expect_trained(result);
+    losses.push_back(result.last_metrics.at("train").at("loss"));
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-3);
+}
+
+TEST_F(TrainingOnAGpu, ResumesWithTheSameBits) {
+  const auto hash = [](const std::filesystem::path& logdir, std::int64_t epochs, bool resumes) {
+    TrainOptions options = options_with(std::make_shared<DeviceEngine>(), make_model());
+    options.logdir = logdir;
+    options.num_epochs = epochs;
+    options.callbacks.add(CheckpointCallback(CheckpointOptions{}));
+    if (resumes) options.resume = "last";
+    return train(options).weights_hash;
+  };
+  const TemporaryDirectory whole, parts;
+  const std::string expected = hash(whole.path(), 3, false);
+  hash(parts.path(), 2, false);
+  EXPECT_EQ(hash(parts.path(), 3, true), expected);
+}
+
+TEST_F(TrainingOnGpus, GoesOnAfterAWorkerWasKilled) {
+  const auto engine =
+      std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{.workers = 2});
+  TrainOptions options = options_with(engine, make_model());
+  options.max_restarts = 1;
+  options.callbacks = {on_epoch_end([](State& state) {
+    if (state.comm->rank() == 1 && state.restarts == 0) ::raise(SIGKILL);
+  })};
+  const auto result = train(options);
+  EXPECT_EQ(result.recoveries, 1);
+  expect_trained(result);
+}
+
+TEST_F(TrainingOnGpus, SynchronizesBatchNormAndRoundsGradients) {
+  const auto engine = std::make_shared<DistributedDataParallelEngine>(
+      DistributedDataParallelOptions{.workers = 2, .sync_bn = true});
+  TrainOptions options = options_with(engine, make_model());
+  options.wire = Wire::kBf16;
+  expect_trained(train(options));
 }
 
 // This is promised for GPUs of one kind. The run with two comes first, because it forks.
