@@ -90,6 +90,7 @@ code=0
 grep -q 'rank 2 failed first: killed by signal 9' err || fail "the report does not name rank 2"
 
 # --- Rank 0 is stopped: the run ends soon after its time limit, and the report names rank 0.
+rm -f out
 "$lockstep" launch --nproc-per-node 2 "$mnist" --epochs 1000 --quiet --logdir stopped --timeout 2 > out 2> err &
 launcher=$!
 stopped=
@@ -109,6 +110,7 @@ grep -q 'rank 0 is the likely cause: a signal had stopped it' err || fail "the r
 if grep -q 'found no' err; then fail "rank 1 says that it found no server, but there is one"; fi
 
 # --- The launcher itself is killed: no process is left, not even the children of a rank.
+rm -f out
 "$lockstep" launch --nproc-per-node 2 bash -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; echo ready; wait' > out 2> err &
 launcher=$!
 for _ in $(seq $(scaled 200)); do [ "$(grep -c ready out || true)" -eq 2 ] && break; sleep 0.05; done
@@ -147,6 +149,7 @@ for case in "127 ./nowhere" "127 no-such-program" "126 /etc/passwd" "126 /tmp"; 
 done
 
 # --- Ctrl-C is passed on to the ranks, which may end in their own way.
+rm -f out
 setsid env --default-signal=INT "$lockstep" launch --nproc-per-node 2 \
   bash -c 'trap "echo saved; exit 0" INT; echo ready; while :; do sleep 0.05; done' > out 2> err &
 launcher=$!

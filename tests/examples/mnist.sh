@@ -58,6 +58,7 @@ run --epochs 2 --logdir killed --resume last || fail "after kill -9: $(cat err.t
 [ -z "$(find killed -name '*.tmp.*')" ] || fail "left behind: $(find killed -name '*.tmp.*')"
 
 # Ended by a signal: the program says what was saved and how to resume.
+rm -f out.txt
 "$mnist" --batch-size 256 --quiet --epochs 50 --logdir ended > out.txt 2> err.txt &
 pid=$!
 for _ in $(seq 6000); do grep -q 'train (1/' out.txt && break; sleep 0.01; done

@@ -12,7 +12,8 @@ cd "$work"
 fail() { echo "FAILED: $*" >&2; tail -n 30 out.txt err.txt >&2; exit 1; }
 recoveries() { sed -nE 's/.*"recoveries": *([0-9]+).*/\1/p' "$1/summary.json"; }
 
-# wait_for FILE PATTERN: until a line of the output matches.
+# wait_for FILE PATTERN: until a line of the output matches. The file of an earlier program must be removed before,
+# because a program in the background may not have emptied it yet.
 wait_for() {
   for _ in $(seq $(scaled 3000)); do
     grep -q "$2" "$1" 2> /dev/null && return
@@ -43,6 +44,7 @@ want=$(hash_of calm)
 [ "$(recoveries calm)" = 0 ] || fail "recoveries without a fault: $(recoveries calm)"
 
 # Forked workers have names. The worker is killed twice.
+rm -f out.txt
 "$mnist" $training --workers 2 --max-restarts 5 --logdir forked > out.txt 2> err.txt &
 pid=$!
 wait_for out.txt 'train (1/3)'
@@ -57,6 +59,7 @@ expect_same forked "a worker was killed twice"
 [ "$(wc -l < forked/recoveries.jsonl)" -eq 2 ] || fail "recoveries.jsonl: $(cat forked/recoveries.jsonl)"
 
 # Without max_restarts a lost worker ends the run.
+rm -f out.txt
 "$mnist" $training --workers 2 --logdir ended > out.txt 2> err.txt &
 pid=$!
 wait_for out.txt 'train (1/3)'
@@ -66,6 +69,7 @@ if wait $pid 2> /dev/null; then fail "a run without max_restarts survived"; fi
 # A config.
 "$lockstep" run -C "$configs/mnist.yml" --workers 2 --shards 2 --num-epochs 2 --no-verbose --logdir config_calm \
   > out.txt 2> err.txt || fail "the config, undisturbed"
+rm -f out.txt
 "$lockstep" run -C "$configs/mnist.yml" --workers 2 --shards 2 --num-epochs 2 --no-verbose --logdir config \
   --max-restarts 3 > out.txt 2> err.txt &
 pid=$!
@@ -83,6 +87,7 @@ rank_of_launch() {
 }
 
 # Under the launcher any rank is replaced, also rank 0, and the run goes on from memory.
+rm -f out.txt
 "$lockstep" launch --nproc-per-node 2 --max-restarts 5 "$mnist" $training --logdir launched > out.txt 2> err.txt &
 pid=$!
 wait_for out.txt 'train (1/3)'
