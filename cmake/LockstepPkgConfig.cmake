@@ -20,6 +20,11 @@ endif()
 file(RELATIVE_PATH PC_INCLUDE /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix/${CMAKE_INSTALL_INCLUDEDIR})
 # LibTorch has no pkg-config file.
 set(PC_TORCH_CFLAGS "")
+if(lockstep_fmt_first)
+  # This LibTorch has headers of another fmt, which must not be found first.
+  install(DIRECTORY ${lockstep_fmt_first}/ DESTINATION ${CMAKE_INSTALL_LIBDIR}/lockstep/fmt)
+  set(PC_TORCH_CFLAGS " -I\${libdir}/lockstep/fmt")
+endif()
 foreach(folder ${TORCH_INCLUDE_DIRS})
   # The compiler searches this one by itself, and must not search it earlier.
   if(NOT folder STREQUAL "/usr/include")
