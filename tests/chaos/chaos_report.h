@@ -25,7 +25,7 @@ class ChaosReport {
   // Kinds of faults and moments that were tried at least kEnough times, and each time the run was
   // over before. Then something is wrong with these tests.
   std::vector<std::string> never_injected() const;
-  static constexpr int kEnough = 12;
+  static constexpr int kEnough = 25;
 
   // "shm worker kill: …": a line for each group of scenarios.
   std::string table() const;

@@ -844,12 +844,12 @@ FaultResult FaultTrials::run(std::uint64_t seed) {
     try {
       trial.run(expected, random, result);
     } catch (const std::exception& broken) {  // also a file of the run that cannot be read
-      result.failure =
-          fmt::format("{}\n{}--- kept: {}", broken.what(), trial.details(), folder.string());
+      result.failure = fmt::format("{}\n", broken.what());
+      result.failure += fmt::format("{}--- kept: {}", trial.details(), folder.string());
       trial.keep_files();
     }
-  } catch (const std::exception& error) {
-    result.failure = fmt::format("the trial could not be made: {}\n", error.what());
+  } catch (const std::exception& error) {  // in the making of a trial, or of this report
+    result.failure += fmt::format("{}\n", error.what());
   }
   if (result.failure.empty()) fs::remove_all(folder);
   result.seconds = seconds_since(start);

@@ -150,6 +150,18 @@ void write_index(const FolderFiles& files) {
   write_file_atomically(files.folder / kIndexName, index.dump(2) + "\n");
 }
 
+// The index does not name needed files any more. The rest of it stays: a save may have failed. If
+// it cannot be written, a resume only looks for files that are gone.
+void forget_needed(const fs::path& folder) try {
+  if (needed_files(folder).empty()) return;
+  auto index = nlohmann::json::parse(read_file(folder / kIndexName));
+  index.erase(kNeeded);
+  write_file_atomically(folder / kIndexName, index.dump(2) + "\n");
+} catch (const std::exception& error) {
+  warn(fmt::format("the list of checkpoints still names files that were removed: {}",
+                   message_of(error)));
+}
+
 // If the process is killed in between, all files that last.pth or its predecessor lists are there.
 void update_folder(const FolderFiles& files) {
   if (const Kept* const best = best_of(files.best)) {
@@ -327,10 +339,7 @@ void Store::need(std::vector<fs::path> paths) {
     fs::remove(path);
     dropped_.erase(path);
   }
-  const bool is_listed = needed_.empty() && !needed_files(options_.folder).empty();
-  if (is_listed) {
-    write_index({.folder = options_.folder, .best = best_, .last = last_, .steps = steps_});
-  }
+  if (needed_.empty()) forget_needed(options_.folder);
 }
 
 std::optional<fs::path> Store::best_file() const {

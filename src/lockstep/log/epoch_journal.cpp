@@ -13,8 +13,8 @@ void EpochJournal::log_metrics(const Record& record) {
   if (start_ && *start_ <= last_kept_start_) return;
   if (entries_.size() >= kMost) {
     return warn_once(fmt::format(
-        "callbacks have logged more than {} rows in an epoch; if the run goes on inside of it in "
-        "another process, the later ones are lost. Log rows of batches with Scope::kBatch",
+        "more than {} rows were logged in an epoch; if the run goes on inside of it in another "
+        "process, the later ones are lost. Callbacks should log rows of batches with Scope::kBatch",
         kMost));
   }
   entries_.push_back({.record = record, .start = start_});

@@ -26,7 +26,7 @@ namespace {
 using Word = std::atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free);
 
-constexpr std::uint64_t kMagic = 0x3159524f4d454d4cULL;  // "LMEMORY1"
+constexpr std::uint64_t kMagic = 0x3259524f4d454d4cULL;  // "LMEMORY2"
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kCopyBytes = 1 << 20;
 // More memory than this is taken only after a look at whether the host has it.

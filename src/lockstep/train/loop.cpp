@@ -844,7 +844,8 @@ void Loop::run_epoch() {
   const auto names = state_.loaders.names();
   state_.idle_loaders.clear();
   for (const auto& name : names) {
-    const bool has_begun = first_batch_ > 0 && name == names[loader_index_];
+    const bool has_begun =
+        (first_batch_ > 0 && name == names[loader_index_]) || state_.epoch_metrics.contains(name);
     if (!has_begun && !plan_.length.has_pass(name, state_.progress)) {
       state_.idle_loaders.insert(name);
     }

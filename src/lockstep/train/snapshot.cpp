@@ -19,9 +19,10 @@ constexpr std::int64_t kFormat = 2;
 constexpr std::int64_t kPlainFormat = 1;
 constexpr const char* kRecords = "epoch_records";
 constexpr const char* kTrained = "raw_model_state_dict";
-// In "run". The last one: the average has changed since its statistics of batch norm were computed.
+// In "run":
 constexpr const char* kStopReason = "stop_reason";
 constexpr const char* kSkippedLoaders = "skipped_loaders";  // inside an epoch
+// The average has changed since its statistics of batch norm were computed.
 constexpr const char* kAverageNeedsBatchNorm = "average_needs_batch_norm";
 
 // Callbacks with the same name are numbered in their order. Those that all ranks have come first,
