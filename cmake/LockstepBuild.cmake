@@ -45,8 +45,8 @@ list(APPEND LOCKSTEP_COMPILE_OPTIONS -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND LOCKSTEP_COMPILE_OPTIONS -Wno-restrict)   # g++ 12 sees overlaps in std::string that are not there
   if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-    # g++ 14 sees wrong offsets and sizes inside of std::vector<bool>.
-    list(APPEND LOCKSTEP_COMPILE_OPTIONS -Wno-array-bounds -Wno-stringop-overflow)
+    # With -O3, g++ 14 sees wrong offsets and sizes inside of std::vector<bool>, and reads of an empty std::optional.
+    list(APPEND LOCKSTEP_COMPILE_OPTIONS -Wno-array-bounds -Wno-stringop-overflow -Wno-maybe-uninitialized)
   endif()
   list(APPEND LOCKSTEP_COMPILE_OPTIONS -fpch-deps)   # lets ccache see what a precompiled header depends on
 endif()

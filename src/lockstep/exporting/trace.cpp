@@ -106,7 +106,8 @@ void append_outputs(const c10::IValue& value, const std::string& name, NamedOutp
 // into the trace as it is. Run by the interpreter, its operations are recorded one by one.
 NamedOutputs call_script(const jit::Module& module, const Batch& inputs,
                          const std::vector<std::string>& names) {
-  const auto& function = module.get_method("forward").function();
+  const jit::Method method = module.get_method("forward");
+  const auto& function = method.function();
   const auto graph = jit::toGraphFunction(function).graph()->copy();
   jit::Inline(*graph);
   jit::Stack stack = {module._ivalue()};
