@@ -197,6 +197,10 @@ TEST(Coordinator, AFloodOfConnectionsKeepsNoNodeOut) {
 }
 
 TEST(Coordinator, DoesNotSpinIfNoDescriptorIsFree) {
+  if (kHasThreadSanitizer) {
+    GTEST_SKIP() << "IoFaults is not instrumented, so it looks like a race with the thread that "
+                    "runs already";
+  }
   const int port = free_port_for_test();
   Coordinator coordinator(options_at(port));
   const auto seconds_of_work = [] {

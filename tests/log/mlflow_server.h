@@ -155,7 +155,8 @@ class MlflowServer {
     for (const Json& item : body.value("params", Json::array())) {
       const auto& known = parameters_[body["run_id"]];
       const auto found = known.find(item["key"]);
-      const bool is_changed = found != known.end() && found->second != item["value"].get<std::string>();
+      const bool is_changed =
+          found != known.end() && found->second != item["value"].get<std::string>();
       if (is_changed || item["key"] == "refused") {
         return refuse(response, 400, "INVALID_PARAMETER_VALUE");
       }
