@@ -98,8 +98,8 @@ class MemoryFile {
   // Rank 0 tells after every batch how many of the run it has finished since the newest point, so
   // that the next attempt knows how many it repeats. Costs one write to memory.
   void count_batches(int run, std::int64_t batches);
-  // What was counted in the attempt before this one. Nothing if its rank 0 was not on this host, or
-  // did not get so far.
+  // The count of the attempt before this one. Nothing if rank 0 of that attempt was on another
+  // host, or had not counted yet.
   std::optional<std::int64_t> batches_lost(int run) const;
 
   void note_failure(FailureNote note);
