@@ -1077,28 +1077,55 @@ TrainOptions logging_run(const fs::path& logdir) {
   return options;
 }
 
+// Trains as the only rank of a launcher, in a process of its own. Returns its status.
+int run_launched(process::MemoryFile& memory, const std::function<int()>& train) {
+  const pid_t process = start_process([&] {
+    const std::map<std::string, std::string> environment = {
+        {"RANK", "0"},
+        {"WORLD_SIZE", "1"},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"MASTER_PORT", "29500"},
+        {"TORCHELASTIC_MAX_RESTARTS", "3"},
+        {process::MemoryFile::kVariable, std::to_string(memory.descriptor())}};
+    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+    return train();
+  });
+  int status = 0;
+  EXPECT_EQ(::waitpid(process, &status, 0), process);
+  return status;
+}
+
+// The first process has to kill itself. The launcher starts a second one, which has to finish the
+// run with 0.
+void run_killed_once(const std::function<int(const process::MemoryFile&)>& train) {
+  process::MemoryFile memory;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto attempt = [&] { return run_launched(memory, [&] { return train(memory); }); };
+  memory.begin_attempt({.attempt = 0, .began = now()});
+  int status = attempt();
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  memory.note_failure({.attempt = 0, .rank = 0, .kind = process::FailureKind::kLost});
+  memory.begin_attempt({.attempt = 1, .began = now(), .failed = now()});
+  status = attempt();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+// With as many threads as a launched rank has.
+TrainResult train_undisturbed(TrainOptions options) {
+  options.engine = std::make_shared<DistributedDataParallelEngine>(
+      DistributedDataParallelOptions{.workers = 1, .shards = 1});
+  return toy::train(options);
+}
+
 // The process of rank 0 is a new one, and opens the files of the one before.
 TEST(Recovery, ANewProcessOfRankZeroLogsEveryRowOnce) {
   const TemporaryDirectory calm;
-  TrainOptions undisturbed = logging_run(calm.path());
-  // With as many threads as a launched rank has.
-  undisturbed.engine = std::make_shared<DistributedDataParallelEngine>(
-      DistributedDataParallelOptions{.workers = 1, .shards = 1});
-  ASSERT_EQ(toy::train(undisturbed).epochs, 3);
+  ASSERT_EQ(train_undisturbed(logging_run(calm.path())).epochs, 3);
   for (const auto& [epoch, loader] : std::vector<std::pair<std::int64_t, std::string>>{
            {1, "train"}, {2, "train"}, {2, "valid"}, {3, "valid"}}) {
     SCOPED_TRACE(fmt::format("epoch {}, {}", epoch, loader));
     const TemporaryDirectory killed;
-    process::MemoryFile memory;
-    const auto train = [&, epoch = epoch, loader = loader] {
-      const std::map<std::string, std::string> environment = {
-          {"RANK", "0"},
-          {"WORLD_SIZE", "1"},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", "29500"},
-          {"TORCHELASTIC_MAX_RESTARTS", "3"},
-          {process::MemoryFile::kVariable, std::to_string(memory.descriptor())}};
-      for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+    run_killed_once([&, epoch = epoch, loader = loader](const process::MemoryFile& memory) {
       TrainOptions options = logging_run(killed.path());
       options.ddp = true;
       bool went_on_inside = false;
@@ -1117,21 +1144,121 @@ TEST(Recovery, ANewProcessOfRankZeroLogsEveryRowOnce) {
       const TrainResult result = toy::train(options);
       if (result.recoveries != 1) return 2;
       return went_on_inside ? 0 : 3;
-    };
-    const auto attempt = [&] {
-      const pid_t process = start_process(train);
-      int status = 0;
-      EXPECT_EQ(::waitpid(process, &status, 0), process);
-      return status;
-    };
-    const auto now = [] { return std::chrono::steady_clock::now(); };
-    memory.begin_attempt({.attempt = 0, .began = now()});
-    int status = attempt();
-    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-    memory.note_failure({.attempt = 0, .rank = 0, .kind = process::FailureKind::kLost});
-    memory.begin_attempt({.attempt = 1, .began = now(), .failed = now()});
-    status = attempt();
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    });
+    EXPECT_EQ(csv_files(killed.path()), csv_files(calm.path()));
+  }
+}
+
+// A logger that keeps its rows in memory until it is told to write them.
+class LateWriter final : public Logger {
+ public:
+  explicit LateWriter(fs::path path) : path_(std::move(path)) {}
+  void log_metrics(const Record& record) override {
+    rows_ += fmt::format("{} {}\n", record.loader, record.progress.epoch);
+  }
+  void flush() override {
+    std::ofstream(path_, std::ios::app) << rows_;
+    rows_.clear();
+  }
+
+ private:
+  fs::path path_;
+  std::string rows_;
+};
+
+// When nothing was trained, the hooks of the run's start log again. After the first point they do
+// not, and what they logged must be there.
+TEST(Recovery, ANewProcessOfRankZeroLogsTheStartOfTheRunOnce) {
+  const TemporaryDirectory calm;
+  ASSERT_EQ(train_undisturbed(logging_run(calm.path())).epochs, 3);
+  for (const bool has_point : {false, true}) {
+    SCOPED_TRACE(has_point ? "after the first point" : "before the first point");
+    const TemporaryDirectory killed;
+    const fs::path late = killed / "late.txt";
+    run_killed_once([&](const process::MemoryFile& memory) {
+      TrainOptions options = logging_run(killed.path() / "logs");
+      options.ddp = true;
+      options.loggers = {std::make_shared<LateWriter>(late)};
+      auto hooks = std::make_shared<toy::Hooks>();
+      hooks->run_start = [&](State& state) {
+        if (!has_point && state.restarts == 0) ::raise(SIGKILL);
+      };
+      hooks->epoch_start = [&](State& state) {
+        if (has_point && state.restarts == 0 && memory.points() > 1) ::raise(SIGKILL);
+      };
+      options.callbacks.add(hooks);
+      return toy::train(options).recoveries == 1 ? 0 : 2;
+    });
+    EXPECT_EQ(csv_files(killed.path() / "logs"), csv_files(calm.path()));
+    std::istringstream rows(read_file(late));
+    int starts = 0;
+    for (std::string row; std::getline(rows, row);) starts += row == "mine 0" ? 1 : 0;
+    EXPECT_EQ(starts, 1);
+  }
+}
+
+// The hooks at the start of a resumed run log to it, although the run has a point already.
+TEST(Recovery, ALoggerOfAResumeThatIsStartedLaterGetsAllRows) {
+  struct Late : Rows {
+    void start(const RunStart&) override {
+      if (++starts == 1) throw Error("the server is busy");
+    }
+    int starts = 0;
+  };
+  const auto train = [](const std::shared_ptr<Rows>& logger) {
+    const TemporaryDirectory logdir;
+    TrainOptions options = restarting({.max_restarts = 1});
+    options.callbacks.add(logging_hooks());
+    options.logdir = logdir.path();
+    options.num_epochs = 2;
+    toy::train(options);
+    options.num_epochs = 3;
+    options.resume = "last";
+    options.loggers = {logger};
+    toy::train(options);
+    return logger->rows;
+  };
+  const auto late = std::make_shared<Late>();
+  EXPECT_EQ(train(late), train(std::make_shared<Rows>()));
+  EXPECT_EQ(late->starts, 2);
+}
+
+// The first point of a resumed run is the checkpoint, which was made before its hooks were called.
+TEST(Recovery, ANewProcessOfRankZeroCallsTheHooksOfAResume) {
+  const auto resumed = [](const fs::path& logdir) {
+    TrainOptions options = logging_run(logdir);
+    options.resume = "last";
+    return options;
+  };
+  const auto begin = [](const fs::path& logdir) {
+    TrainOptions options = logging_run(logdir);
+    options.num_epochs = 2;
+    EXPECT_EQ(train_undisturbed(options).epochs, 2);
+  };
+  // Is lost when the loggers are started, or after the next point.
+  struct Fatal : Logger {
+    void start(const RunStart&) override { ::raise(SIGKILL); }
+    void log_metrics(const Record&) override {}
+  };
+  const TemporaryDirectory calm;
+  begin(calm.path());
+  train_undisturbed(resumed(calm.path()));
+  for (const bool has_point : {false, true}) {
+    SCOPED_TRACE(has_point ? "after the next point" : "before any hook");
+    const TemporaryDirectory killed;
+    begin(killed.path());
+    run_killed_once([&](const process::MemoryFile& memory) {
+      TrainOptions options = resumed(killed.path());
+      options.ddp = true;
+      const bool is_first = memory.points() == 0;
+      if (!has_point && is_first) options.loggers = {std::make_shared<Fatal>()};
+      auto hooks = std::make_shared<toy::Hooks>();
+      hooks->epoch_start = [&](State&) {
+        if (has_point && is_first) ::raise(SIGKILL);
+      };
+      options.callbacks.add(hooks);
+      return toy::train(options).recoveries == 1 ? 0 : 2;
+    });
     EXPECT_EQ(csv_files(killed.path()), csv_files(calm.path()));
   }
 }

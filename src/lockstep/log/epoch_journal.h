@@ -3,8 +3,8 @@
 // epoch. They get these records again, because the batches before the snapshot are not repeated.
 //
 // Metrics of batches, images, artifacts and histograms are not kept. Loggers treat those in other
-// ways (docs/decisions/recovery.md). Neither are more than kMost records of one epoch, because
-// every snapshot inside the epoch has them.
+// ways (docs/decisions/recovery.md). Of an epoch at most kMost records are kept, because every
+// snapshot inside the epoch has them.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,8 @@ struct Progress {
 struct RunStart {
   // Where the run starts: zeros, or the position of the checkpoint. Here progress.epoch is the
   // number of finished epochs: a run that is resumed inside epoch 4, or right after epoch 3, starts
-  // with 3.
+  // with 3. -1: an earlier process of this run was lost when the run had only begun. Nothing that
+  // it logged is kept.
   Progress progress = {};
   bool resumed = false;  // continues an earlier run's files; else replaces files
   HParams hparams = {};  // those of the user, and those that the run adds
@@ -85,8 +86,9 @@ class Logger {
   // progress.update_step updates.
   virtual void log_histogram(const std::string& /*loader*/, const std::string& /*tag*/,
                              const Histogram&, const Progress&) {}
-  // Called at the end of each epoch. After it, other programs can read everything that was logged,
-  // even if the process is killed then.
+  // Called at the end of each epoch, and at the start of a run that a launcher may start again.
+  // After it, other programs can read everything that was logged, even if the process is killed
+  // then.
   virtual void flush() {}
   // Called when it is known how the run ends, before close(). A run that is restarted after a fault
   // has not ended.

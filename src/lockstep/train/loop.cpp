@@ -495,7 +495,13 @@ void Loop::begin() {
   state_.can_snapshot = training_ != nullptr && is_restart && !state_.inside_epoch;
   if (!is_restart || !state_.inside_epoch) agree_to_stop();
   state_.can_snapshot = training_ != nullptr && !state_.inside_epoch;
-  take_point_if(memory_ != nullptr && memory_->point() == nullptr && state_.can_snapshot);
+  const bool has_own_point =
+      memory_ != nullptr && memory_->point() != nullptr && !memory_->is_first_point();
+  // A process that goes on from the next point does not log again what on_run_start has logged.
+  if (memory_ != nullptr && memory_->is_launched() && !has_own_point) {
+    for (const auto& logger : state_.loggers) logger->flush();
+  }
+  take_point_if(memory_ != nullptr && !has_own_point && state_.can_snapshot);
   state_.can_snapshot = false;
 }
 
@@ -633,7 +639,7 @@ bool Loop::resume() {
   ::malloc_trim(0);  // gives the memory that reading the file needed back to the system
   loader_index_ = point->loader_index;
   first_batch_ = point->first_batch;
-  is_restart_ = point->is_restart;
+  has_logged_starts_ = point->is_restart && memory_ != nullptr && !memory_->is_first_point();
   if (comm_.is_primary() && state_.inside_epoch) take_records(std::move(point->records));
   if (point->is_restart) return true;
   totals_.epochs_before = point->finished_epochs;
@@ -662,7 +668,7 @@ void Loop::take_records(std::optional<EpochJournal::Entries> records) {
     });
     // The hooks at the start of the epoch and of the pass are called again. After a restart, what
     // they log is left out. A resumed run logs it anew.
-    if (is_restart_) return;
+    if (has_logged_starts_) return;
     const std::int64_t epoch = epoch_start(state_.progress.epoch + 1);
     std::erase_if(records_, [&](const EpochJournal::Entry& entry) {
       return entry.start == epoch || entry.start == last_start();
@@ -685,7 +691,7 @@ void Loop::prepare_logging(bool continued) {
     open_loggers(continued);
     if (memory_ != nullptr) memory_->note_log_positions();
   }
-  journal_->restore(std::move(records_), is_restart_ ? last_start() : -1);
+  journal_->restore(std::move(records_), has_logged_starts_ ? last_start() : -1);
   // In front, because a callback may use the last logger, which is the user's.
   if (!state_.loggers.empty()) state_.loggers.insert(state_.loggers.begin(), journal_);
 }
@@ -719,20 +725,24 @@ void Loop::open_loggers(bool continued) {
     state_.loggers.push_back(std::move(mlflow));
   }
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
-  const RunStart start{
-      .progress = state_.progress,
-      .resumed = continued,
-      .hparams = complete_hparams(plan_, state_, checkpointer_->initial_lrs()),
-      .history = continued ? state_.history : std::map<std::int64_t, EpochMetrics>(),
-      .logdir = options.logdir,
-      .documents = options.documents};
+  RunStart start{.progress = state_.progress,
+                 .resumed = continued,
+                 .hparams = complete_hparams(plan_, state_, checkpointer_->initial_lrs()),
+                 .history = continued ? state_.history : std::map<std::int64_t, EpochMetrics>(),
+                 .logdir = options.logdir,
+                 .documents = options.documents};
+  // The process before was lost when it had only begun: what it logged is logged again.
+  if (has_shown && memory_->point() == nullptr) {
+    start.progress.epoch = start.progress.batch_step = start.progress.sample_step =
+        start.progress.update_step = -1;
+  }
   for (const auto& logger : state_.loggers) logger->start(start);
   // Kept only now: loggers that could not be started are made anew in the next attempt.
   if (memory_ != nullptr) {
     std::vector<std::shared_ptr<OnceLogger>> once;
     for (const auto& logger : state_.loggers) once.push_back(std::make_shared<OnceLogger>(logger));
-    // The process before has logged what the hooks at starts log, which are called again.
-    if (is_restart_) {
+    // The hooks at starts are called again. What they log is in the files already.
+    if (has_logged_starts_) {
       for (const auto& logger : once) logger->skip_starts(last_start());
     }
     memory_->set_loggers(std::move(once));

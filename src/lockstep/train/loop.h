@@ -137,9 +137,10 @@ class Loop {
   std::unique_ptr<Checkpointer> checkpointer_;  // none when evaluating
   std::shared_ptr<KeptRun> kept_run_;
 
-  std::size_t loader_index_ = 0;   // the current loader
-  std::int64_t first_batch_ = 0;   // of the current loader, after a resume
-  bool is_restart_ = false;        // goes on from a point of this run
+  std::size_t loader_index_ = 0;  // the current loader
+  std::int64_t first_batch_ = 0;  // of the current loader, after a resume
+  // An attempt before has called the hooks at the starts up to last_start(), and logged.
+  bool has_logged_starts_ = false;
   EpochJournal::Entries records_;  // after a resume inside an epoch: what was logged in it
   bool begun_ = false;             // on_run_start is called, so on_run_end must be, too
   // The next point began before it was taken: the loop waited for a file.

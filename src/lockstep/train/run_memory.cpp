@@ -94,6 +94,7 @@ void RunMemory::take_over(comm::Communicator& comm) {
   if (content.identity != identity_) return;
   is_finished_ = content.is_finished;
   point_ = std::move(content.point);
+  is_first_point_ = content.is_first_point;
   totals = stored_totals_ = content.totals;
   recoveries_ = content.recoveries;
   has_begun_logs_ = true;
@@ -127,6 +128,7 @@ void RunMemory::store_again() {
     stored_->write({.identity = identity_,
                     .is_finished = is_finished_,
                     .point = point_,
+                    .is_first_point = is_first_point_,
                     .totals = stored_totals_,
                     .recoveries = recoveries_});
   } catch (const std::exception& error) {
@@ -187,6 +189,7 @@ void RunMemory::rewind_loggers() {
 void RunMemory::keep_point(KeptRun point, Clock::time_point began) {
   if (point_) spare_ = std::move(point_->snapshot);
   point_ = std::move(point);
+  is_first_point_ = false;
   note_log_positions();
   if (stored_) store();
   set_batches(0);

@@ -117,7 +117,12 @@ class RunMemory {
   // The last point; null before the first one.
   const KeptRun* point() const { return point_ ? &*point_ : nullptr; }
   // The run begins from a checkpoint, which is its first point.
-  void set_first_point(KeptRun point) { point_ = std::move(point); }
+  void set_first_point(KeptRun point) {
+    point_ = std::move(point);
+    is_first_point_ = true;
+  }
+  // The point is that one, so it was made before callbacks and loggers began.
+  bool is_first_point() const { return is_first_point_; }
   // Called when the loggers are open: the first point is at this position of theirs.
   void note_log_positions();
   // Called when an attempt has restored the run from the point: the loggers go back to it, too.
@@ -193,6 +198,7 @@ class RunMemory {
   std::vector<bool> first_trainable_;        // requires_grad of the parameters
   std::map<std::string, Pace> first_paces_;  // by optimizer
   std::optional<KeptRun> point_;
+  bool is_first_point_ = false;
   StateDict spare_;
   std::vector<OnceLogger::Positions> point_positions_;  // of the loggers
   std::chrono::steady_clock::time_point next_point_ = {};

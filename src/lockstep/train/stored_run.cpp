@@ -63,6 +63,7 @@ StoredContent StoredRun::decode(std::string bytes) {
                         .recoveries = state.get<std::int64_t>("recoveries")};
   if (!state.contains("snapshot")) return content;
   content.point = KeptRun{.snapshot = state.get<StateDict>("snapshot")};
+  content.is_first_point = state.get<bool>("is_first_point");
   if (state.contains("stop_reason")) {
     content.point->stop_reason = state.get<std::string>("stop_reason");
   }
@@ -79,6 +80,7 @@ void StoredRun::write(const StoredContent& content) {
                   {"recoveries", content.recoveries}};
   if (content.point) {
     state.set("snapshot", content.point->snapshot);
+    state.set("is_first_point", content.is_first_point);
     if (content.point->stop_reason) state.set("stop_reason", *content.point->stop_reason);
     if (content.point->best_weights) state.set("best_weights", *content.point->best_weights);
   }

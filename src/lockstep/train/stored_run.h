@@ -18,6 +18,7 @@ struct StoredContent {
   bool is_finished = false;   // the point is the end of the run
   // Nothing if the run was lost before its first point: it had only begun to write to its folder.
   std::optional<KeptRun> point = {};
+  bool is_first_point = false;  // RunMemory::set_first_point()
   RunTotals totals = {};
   std::int64_t recoveries = 0;  // completed before the point
 };
