@@ -180,6 +180,29 @@ class TorchOptimizerAdapter final : public Optimizer {
     for (auto& group : optimizer_->param_groups()) set_momentum_of(group.options(), momentum);
   }
 
+  OptimizerPace pace() const override {
+    OptimizerPace now{.lr_ratios = lr_ratios_};
+    for (const auto& group : optimizer_->param_groups()) {
+      now.lrs.push_back(group.options().get_lr());
+      if (const auto momentum = momentum_of(group.options())) now.momenta.push_back(*momentum);
+    }
+    return now;
+  }
+
+  // The ratios, too: those of the constructor are wrong if a scheduler had changed the rates.
+  void set_pace(const OptimizerPace& pace) override {
+    auto& groups = optimizer_->param_groups();
+    if (groups.size() != pace.lrs.size()) {
+      throw Error("optimizer {}: expected {} parameter groups, as when the run began, found {}",
+                  name(), pace.lrs.size(), groups.size());
+    }
+    lr_ratios_ = pace.lr_ratios;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      groups[i].options().set_lr(pace.lrs[i]);
+      if (i < pace.momenta.size()) set_momentum_of(groups[i].options(), pace.momenta[i]);
+    }
+  }
+
   StateDict state() const override {
     const std::string bytes = archived();
     torch::Tensor tensor = torch::empty({static_cast<std::int64_t>(bytes.size())}, torch::kUInt8);
