@@ -134,6 +134,35 @@ TEST(TorchOptimizer, GoesBackToThePaceOfEveryGroup) {
   }
 }
 
+TEST(TorchOptimizer, AStateHasTheMomentumOfEveryGroup) {
+  Problem problem(torch::kFloat32);
+  const auto& parameters = problem.parameters();
+  FlatParameters flat(parameters);
+  const auto made = [&](double first, double second) {
+    const auto options = [](double momentum) {
+      return torch::optim::SGDOptions(torch::optim::SGDOptions(0.1).momentum(momentum));
+    };
+    std::vector<OptimizerParamGroup> groups;
+    groups.emplace_back(std::vector{parameters[0].second});
+    groups.emplace_back(std::vector{parameters[1].second},
+                        std::make_unique<torch::optim::SGDOptions>(options(second)));
+    return OptimizerSpec(std::make_shared<torch::optim::SGD>(groups, options(first))).make(flat);
+  };
+  const StateDict state = made(0.9, 0.5)->state();
+  const auto resumed = made(0.1, 0.2);
+  resumed->load_state(state);
+  EXPECT_EQ(resumed->pace().momenta, (std::vector{0.9, 0.5}));
+
+  StateDict damaged = state;
+  damaged.set("momenta", StateList{0.9});
+  EXPECT_THAT(message_of<CheckpointError>([&] { resumed->load_state(damaged); }),
+              ::testing::HasSubstr("momenta of 2 parameter groups, found 1"));
+  StateDict older = state;
+  older.erase("momenta");
+  resumed->load_state(older);
+  EXPECT_EQ(resumed->pace().momenta, (std::vector{0.9, 0.9}));
+}
+
 TEST(TorchOptimizer, KnowsWhereMomentumIs) {
   using namespace torch::optim;
   for (const auto& [spec, expected] : std::vector<std::pair<OptimizerSpec, std::optional<double>>>{
