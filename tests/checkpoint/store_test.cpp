@@ -273,6 +273,52 @@ TEST(Store, FilesThatWereNeededGoAfterAResume) {
               ElementsAre("_metrics.json", "best.pth", "last.pth", "model.2.pth"));
 }
 
+// The run ends because an epoch cannot be written: its name is that of a folder.
+TEST(Store, AfterAWriteThatFailedTheFilesOfLastStay) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {0.5});
+  store.need_listed();
+  save_one(store, 2, 0.4);
+  EXPECT_TRUE(fs::exists(folder / "epoch.0001.pth"));
+  store.need_listed();
+  EXPECT_FALSE(fs::exists(folder / "epoch.0001.pth")) << "the point after it does not need it";
+
+  fs::create_directory(folder / "epoch.0003.pth");
+  EXPECT_THROW(save_one(store, 3, 0.3), Error);
+  store.need_nothing();
+  EXPECT_EQ(epoch_of(store.last_path()), 2);
+  EXPECT_EQ(epoch_of(folder / "epoch.0002.pth"), 2);
+  EXPECT_EQ(epoch_of(store.best_path()), 2);
+  const auto listed = nlohmann::json::parse(read_file(folder / "_metrics.json"));
+  ASSERT_EQ(listed["kept"].size(), 1U);
+  EXPECT_EQ(listed["kept"][0]["checkpoint"], "epoch.0002.pth");
+
+  fs::remove(folder / "epoch.0003.pth");
+  Store resumed({.folder = folder.path()});
+  resumed.load_state(load(store.last_path()).get<StateDict>("store"), by_loss);
+  ASSERT_EQ(resumed.best().size(), 1U);
+  EXPECT_EQ(resumed.best()[0].epoch, 2);
+  save_one(resumed, 3, 0.3);
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0003.pth", "last.pth"));
+}
+
+// The epoch before was written, so the index names the file that only the point needed.
+TEST(Store, AfterAWriteThatFailedFilesOfAPointGo) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {0.5});
+  store.need_listed();
+  save_one(store, 2, 0.4);
+  fs::create_directory(folder / "epoch.0003.pth");
+  EXPECT_THROW(save_one(store, 3, 0.3), Error);
+  fs::remove(folder / "epoch.0003.pth");
+  store.need_nothing();
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0002.pth", "last.pth"));
+}
+
 TEST(Store, ScoresAnewWhenSomethingElseIsBest) {
   TemporaryDirectory folder;
   Store store({.folder = folder.path(), .keep_best = 2});

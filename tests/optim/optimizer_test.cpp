@@ -65,6 +65,21 @@ TEST(OptimizerSpec, IsMadeOfAUsersClass) {
             "optimizer: expected a function that makes one, it returned null");
 }
 
+TEST(Optimizer, GoesBackToAnEarlierPace) {
+  for (const OptimizerSpec& spec :
+       std::vector<OptimizerSpec>{heavy(0.1), SGD{.lr = 0.1, .momentum = 0.5}}) {
+    Training training(spec, torch::kFloat32);
+    Optimizer& optimizer = *training.optimizer;
+    const OptimizerPace pace = optimizer.pace();
+    EXPECT_EQ(pace.lrs, std::vector{0.1});
+    EXPECT_EQ(pace.momenta.size(), optimizer.momentum() ? 1U : 0U);
+    optimizer.set_lr(0);
+    if (optimizer.momentum()) optimizer.set_momentum(0.25);
+    optimizer.set_pace(pace);
+    EXPECT_TRUE(optimizer.pace() == pace);
+  }
+}
+
 TEST(UpdateEach, DoesWhatAStepDoes) {
   Training own(heavy(0.02), torch::kFloat64);
   Training ours(SGD{.lr = 0.02, .momentum = 0.5}, torch::kFloat64);

@@ -98,6 +98,71 @@ TEST(TorchOptimizer, ARunThatGoesOnWithTheSameObjectKeepsTheRatiosOfGroups) {
   EXPECT_DOUBLE_EQ(torchs->param_groups()[1].options().get_lr(), 0.05) << "as before";
 }
 
+// The second attempt of a run makes another optimizer of the same object.
+TEST(TorchOptimizer, GoesBackToThePaceOfEveryGroup) {
+  Problem problem(torch::kFloat32);
+  const auto& parameters = problem.parameters();
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector{parameters[0].second});
+  groups.emplace_back(
+      std::vector{parameters[1].second},
+      std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(0.01).momentum(0.5)));
+  const auto torchs =
+      std::make_shared<torch::optim::SGD>(groups, torch::optim::SGDOptions(0.1).momentum(0.9));
+  FlatParameters flat(parameters);
+  for (const OptimizerSpec& spec :
+       std::vector<OptimizerSpec>{torchs, Lookahead{.optimizer = torchs}}) {
+    const auto first = spec.make(flat);
+    const OptimizerPace pace = first->pace();
+    EXPECT_EQ(pace.lrs, (std::vector{0.1, 0.01}));
+    EXPECT_EQ(pace.momenta, (std::vector{0.9, 0.5}));
+    first->set_lr(0);
+    first->set_momentum(0.25);
+    const auto second = spec.make(flat);
+    EXPECT_FALSE(second->pace() == pace);
+    second->set_pace(pace);
+    EXPECT_TRUE(second->pace() == pace);
+    second->set_lr(0.5);
+    EXPECT_DOUBLE_EQ(torchs->param_groups()[1].options().get_lr(), 0.05);
+    second->set_pace(pace);  // for the next optimizer of the object
+
+    OptimizerPace longer = pace;
+    longer.lrs.push_back(1);
+    EXPECT_THAT(
+        message_of<Error>([&] { second->set_pace(longer); }),
+        ::testing::HasSubstr("expected 3 parameter groups, as when the run began, found 2"));
+  }
+}
+
+TEST(TorchOptimizer, AStateHasTheMomentumOfEveryGroup) {
+  Problem problem(torch::kFloat32);
+  const auto& parameters = problem.parameters();
+  FlatParameters flat(parameters);
+  const auto made = [&](double first, double second) {
+    const auto options = [](double momentum) {
+      return torch::optim::SGDOptions(torch::optim::SGDOptions(0.1).momentum(momentum));
+    };
+    std::vector<OptimizerParamGroup> groups;
+    groups.emplace_back(std::vector{parameters[0].second});
+    groups.emplace_back(std::vector{parameters[1].second},
+                        std::make_unique<torch::optim::SGDOptions>(options(second)));
+    return OptimizerSpec(std::make_shared<torch::optim::SGD>(groups, options(first))).make(flat);
+  };
+  const StateDict state = made(0.9, 0.5)->state();
+  const auto resumed = made(0.1, 0.2);
+  resumed->load_state(state);
+  EXPECT_EQ(resumed->pace().momenta, (std::vector{0.9, 0.5}));
+
+  StateDict damaged = state;
+  damaged.set("momenta", StateList{0.9});
+  EXPECT_THAT(message_of<CheckpointError>([&] { resumed->load_state(damaged); }),
+              ::testing::HasSubstr("momenta of 2 parameter groups, found 1"));
+  StateDict older = state;
+  older.erase("momenta");
+  resumed->load_state(older);
+  EXPECT_EQ(resumed->pace().momenta, (std::vector{0.9, 0.9}));
+}
+
 TEST(TorchOptimizer, KnowsWhereMomentumIs) {
   using namespace torch::optim;
   for (const auto& [spec, expected] : std::vector<std::pair<OptimizerSpec, std::optional<double>>>{

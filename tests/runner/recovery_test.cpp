@@ -1457,5 +1457,46 @@ TEST(Recovery, OptionsThatMakeNoSenseAreRefused) {
               HasSubstr("min_workers: expected at most the number of workers, which is 2, got 3"));
 }
 
+// Worker 1 dies before the first point. The caller's optimizer then has the rates of a scheduler
+// that has begun: 0, from which no ratio of the groups can be computed, or products that were
+// rounded. The second failure is after a point, which must have the right ratios.
+TEST(Recovery, EveryGroupOfAnOptimizerBeginsWithItsFirstLearningRate) {
+  const std::vector<optim::SchedulerSpec> schedulers{
+      optim::FunctionLR{
+          .factor = [](std::int64_t step,
+                       const optim::ScheduleContext&) { return static_cast<double>(step) / 6; },
+          .per = optim::Per::kBatch},
+      optim::LinearLR{.start_factor = 0.1, .per = optim::Per::kBatch}};
+  for (const optim::SchedulerSpec& scheduler : schedulers) {
+    const auto options_of = [&](int max_restarts) {
+      TrainOptions options = restarting({.max_restarts = max_restarts});
+      const auto model = toy::model();
+      std::vector<torch::Tensor> first, rest;
+      for (const auto& parameter : model->parameters()) {
+        (first.size() < 2 ? first : rest).push_back(parameter);
+      }
+      std::vector<torch::optim::OptimizerParamGroup> groups;
+      groups.emplace_back(first);
+      groups.emplace_back(rest, std::make_unique<torch::optim::SGDOptions>(0.01));
+      options.model = model;
+      options.optimizer =
+          std::make_shared<torch::optim::SGD>(groups, torch::optim::SGDOptions(0.1).momentum(0.9));
+      options.scheduler = scheduler;
+      return options;
+    };
+    const TrainResult expected = toy::train(options_of(0));
+    TrainOptions options = options_of(2);
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->run_start = [](State& state) {
+      if (state.comm->rank() == 1 && state.restarts == 0) ::raise(SIGKILL);
+    };
+    options.callbacks.add(hooks);
+    options.callbacks.add(at_step({.restart = 1, .epoch = 2, .batch = 1}));
+    const TrainResult found = toy::train(options);
+    expect_equal(found, expected);
+    EXPECT_EQ(found.recoveries, 2);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

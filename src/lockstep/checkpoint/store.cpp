@@ -335,7 +335,12 @@ void Store::need_listed() {
 void Store::need(std::vector<fs::path> paths) {
   needed_ = std::move(paths);
   if (is_behind_) return;  // the folder has the files of another list
-  for (const auto& path : unlisted()) {
+  const std::vector<fs::path> removable = unlisted();
+  std::vector<fs::path> named;
+  if (!removable.empty()) named = needed_files(options_.folder);
+  for (const auto& path : removable) {
+    // If a write has failed, last.pth and the index may still list this file as one that is kept.
+    if (std::ranges::find(named, path) == named.end()) continue;
     fs::remove(path);
     dropped_.erase(path);
   }

@@ -61,7 +61,7 @@ class Store {
 
   // For a run that may go back to this moment: the files of the epochs that are listed now stay,
   // also if later epochs are better, until one of these functions is called again. There must be no
-  // Write that was not called.
+  // Write that was not called. If a Write has failed, the files that last.pth lists still stay.
   void need_listed();
   void need_nothing() { need({}); }
 

@@ -89,6 +89,8 @@ class LookaheadOptimizer final : public Optimizer {
   void set_lr(double lr) override { optimizer_->set_lr(lr); }
   std::optional<double> momentum() const override { return optimizer_->momentum(); }
   void set_momentum(double momentum) override { optimizer_->set_momentum(momentum); }
+  OptimizerPace pace() const override { return optimizer_->pace(); }
+  void set_pace(const OptimizerPace& pace) override { optimizer_->set_pace(pace); }
 
   StateDict state() const override {
     return state_with(optimizer_->state(), [](const torch::Tensor& part) {

@@ -71,6 +71,18 @@ void Optimizer::set_momentum(double momentum) {
   throw Error("optimizer {}: it has no momentum that could be set to {}", name(), momentum);
 }
 
+OptimizerPace Optimizer::pace() const {
+  OptimizerPace now{.lrs = {lr()}};
+  if (const auto momentum = this->momentum()) now.momenta.push_back(*momentum);
+  return now;
+}
+
+void Optimizer::set_pace(const OptimizerPace& pace) {
+  const OptimizerPace now = this->pace();
+  if (pace.lrs != now.lrs) set_lr(pace.lrs.front());
+  if (pace.momenta != now.momenta && !pace.momenta.empty()) set_momentum(pace.momenta.front());
+}
+
 std::string Optimizer::describe() const {
   const auto momentum = this->momentum();
   return fmt::format("{}(lr={}{})", name(), lr(),

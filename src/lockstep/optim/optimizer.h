@@ -44,6 +44,16 @@ struct StepOptions {
   std::function<void()> wait_for_parts = {};
 };
 
+// What schedulers change: values of each group of parameters.
+struct OptimizerPace {
+  std::vector<double> lrs = {};
+  // To the rate of the first group, when the run began. None if the optimizer does not keep them.
+  std::vector<double> lr_ratios = {};
+  std::vector<double> momenta = {};  // none if the optimizer has no momentum
+
+  bool operator==(const OptimizerPace& other) const = default;
+};
+
 // Updates the parameters for which it was made. Those that a backward() reached since the last step
 // take part in a step (FlatParameters). The others stay unchanged, with their state: no weight
 // decay, no momentum, no step counted, as PyTorch does with a gradient of None.
@@ -69,6 +79,13 @@ class Optimizer {
   // Error.
   virtual std::optional<double> momentum() const { return std::nullopt; }
   virtual void set_momentum(double momentum);
+
+  // For a run that begins anew after a failure. A torch optimizer that the caller made still has
+  // the rates of the failed attempt. set_pace() gives it those that pace() returned in the first
+  // one. By default they use lr and momentum. Override both if your class keeps several of them in
+  // an object that outlives it.
+  virtual OptimizerPace pace() const;
+  virtual void set_pace(const OptimizerPace& pace);
 
   // The options on which all ranks of a run must agree, as text; for example
   // "SGD(lr=0.1, momentum=0.9, …)". It is compared when the optimizers of all ranks are made. By

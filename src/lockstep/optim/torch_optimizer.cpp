@@ -180,6 +180,29 @@ class TorchOptimizerAdapter final : public Optimizer {
     for (auto& group : optimizer_->param_groups()) set_momentum_of(group.options(), momentum);
   }
 
+  OptimizerPace pace() const override {
+    OptimizerPace now{.lr_ratios = lr_ratios_};
+    for (const auto& group : optimizer_->param_groups()) {
+      now.lrs.push_back(group.options().get_lr());
+      if (const auto momentum = momentum_of(group.options())) now.momenta.push_back(*momentum);
+    }
+    return now;
+  }
+
+  // The ratios, too: those of the constructor are wrong if a scheduler had changed the rates.
+  void set_pace(const OptimizerPace& pace) override {
+    auto& groups = optimizer_->param_groups();
+    if (groups.size() != pace.lrs.size()) {
+      throw Error("optimizer {}: expected {} parameter groups, as when the run began, found {}",
+                  name(), pace.lrs.size(), groups.size());
+    }
+    lr_ratios_ = pace.lr_ratios;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      groups[i].options().set_lr(pace.lrs[i]);
+      if (i < pace.momenta.size()) set_momentum_of(groups[i].options(), pace.momenta[i]);
+    }
+  }
+
   StateDict state() const override {
     const std::string bytes = archived();
     torch::Tensor tensor = torch::empty({static_cast<std::int64_t>(bytes.size())}, torch::kUInt8);
@@ -191,6 +214,8 @@ class TorchOptimizerAdapter final : public Optimizer {
     state.set("lr_ratios", StateList(lr_ratios_.begin(), lr_ratios_.end()));
     state.set("parameters", names_by_group());
     if (const auto momentum = this->momentum()) state.set("momentum", *momentum);
+    const std::vector<double> momenta = pace().momenta;
+    if (!momenta.empty()) state.set("momenta", StateList(momenta.begin(), momenta.end()));
     return state;
   }
 
@@ -251,7 +276,7 @@ class TorchOptimizerAdapter final : public Optimizer {
       if (const double* lr = lrs[i].get_if<double>()) groups[i].options().set_lr(*lr);
     }
     load_ratios(state);
-    if (momentum()) set_momentum(state.get<double>("momentum"));
+    load_momenta(state);
   }
 
  private:
@@ -259,17 +284,34 @@ class TorchOptimizerAdapter final : public Optimizer {
   // then those at the end of that run: if they are 0, they have no ratios. An older checkpoint has
   // none, and those of the constructor stay.
   void load_ratios(const StateDict& state) {
-    const auto saved = state.get_or<StateList>("lr_ratios", {});
-    if (saved.empty()) return;
-    std::vector<double> ratios;
+    std::vector<double> ratios = numbers_of_groups(state, "lr_ratios");
+    if (!ratios.empty()) lr_ratios_ = std::move(ratios);
+  }
+
+  // An older checkpoint has only that of the first group.
+  void load_momenta(const StateDict& state) {
+    if (!momentum()) return;
+    const std::vector<double> momenta = numbers_of_groups(state, "momenta");
+    if (momenta.empty()) return set_momentum(state.get<double>("momentum"));
+    auto& groups = optimizer_->param_groups();
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      set_momentum_of(groups[i].options(), momenta[i]);
+    }
+  }
+
+  // One number for each group; none if the checkpoint does not have them.
+  std::vector<double> numbers_of_groups(const StateDict& state, const char* key) const {
+    const auto saved = state.get_or<StateList>(key, {});
+    std::vector<double> numbers;
     for (const StateValue& item : saved) {
-      if (const double* const ratio = item.get_if<double>()) ratios.push_back(*ratio);
+      if (const double* const number = item.get_if<double>()) numbers.push_back(*number);
     }
-    if (ratios.size() != lr_ratios_.size()) {
-      throw CheckpointError("optimizer {}: expected lr_ratios of {} parameter groups, found {}",
-                            name(), lr_ratios_.size(), ratios.size());
+    const std::size_t groups = optimizer_->param_groups().size();
+    if (!saved.empty() && numbers.size() != groups) {
+      throw CheckpointError("optimizer {}: expected {} of {} parameter groups, found {}", name(),
+                            key, groups, numbers.size());
     }
-    lr_ratios_ = std::move(ratios);
+    return numbers;
   }
 
   std::string archived() const {

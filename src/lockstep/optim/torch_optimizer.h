@@ -22,7 +22,7 @@ struct TorchOptimizerOptions {
 
 // Throws ConfigError if one of its parameters is not among `parameters`, if it has none, and for
 // LBFGS, which evaluates the loss itself. Its state is torch's own archive, together with the
-// learning rates and the momentum; other options stay as the optimizer was made. It resumes to the
+// learning rates and the momenta; other options stay as the optimizer was made. It resumes to the
 // bit, but the archive's bytes differ from run to run, and loading an archive that does not fit may
 // leave the optimizer changed.
 std::unique_ptr<Optimizer> make_optimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,

@@ -201,8 +201,8 @@ MemoryFile::MemoryFile() : descriptor_(new_file()) {
 
 namespace {
 
-// A count of batches is in one word with the attempt that counted, plus 1, so that no process can
-// be killed between the two.
+// A count of batches is in one word with the attempt that counted, so that no process can be killed
+// between the two. The word has the attempt plus 1: 0 means that nothing was ever counted.
 constexpr int kBatchBits = 40;
 constexpr std::uint64_t kBatchMask = (std::uint64_t{1} << kBatchBits) - 1;
 

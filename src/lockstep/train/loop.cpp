@@ -197,12 +197,11 @@ std::string of_which(const Plan& plan, std::size_t i) {
   return plan.optimizers.size() > 1 ? fmt::format(" of '{}'", plan.optimizers[i].name) : "";
 }
 
-// Gives the optimizer the learning rate and the momentum that it had in the first attempt.
+// Gives the optimizer the learning rates and the momenta that it had in the first attempt.
 void begin_anew(RunMemory& memory, const std::string& name, optim::Optimizer& optimizer) {
-  const RunMemory::Pace now{.lr = optimizer.lr(), .momentum = optimizer.momentum()};
-  const RunMemory::Pace& first = memory.first_pace(name, now);
-  if (first.lr != now.lr) optimizer.set_lr(first.lr);
-  if (first.momentum && first.momentum != now.momentum) optimizer.set_momentum(*first.momentum);
+  const optim::OptimizerPace now = optimizer.pace();
+  const optim::OptimizerPace& first = memory.first_pace(name, now);
+  if (first != now) optimizer.set_pace(first);
 }
 
 bool is_stepped(const PlannedOptimizer& optimizer, const Phase& phase) {

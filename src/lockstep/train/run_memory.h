@@ -20,6 +20,7 @@
 #include "lockstep/log/logdir.h"
 #include "lockstep/log/once_logger.h"
 #include "lockstep/log/recovery_log.h"
+#include "lockstep/optim/optimizer.h"
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/kept_run.h"
 #include "lockstep/train/model.h"
@@ -104,13 +105,10 @@ class RunMemory {
   // begins with the weights that the model has, and so does every other one.
   void begin_attempt(const Model& model);
 
-  // The learning rate and the momentum with which the first attempt began. An optimizer of torch is
+  // The learning rates and the momenta with which the first attempt began. An optimizer of torch is
   // the caller's object, so a failed attempt leaves others in it.
-  struct Pace {
-    double lr = 0;
-    std::optional<double> momentum = {};
-  };
-  const Pace& first_pace(const std::string& optimizer, const Pace& now) {
+  const optim::OptimizerPace& first_pace(const std::string& optimizer,
+                                         const optim::OptimizerPace& now) {
     return first_paces_.try_emplace(optimizer, now).first->second;
   }
 
@@ -195,8 +193,8 @@ class RunMemory {
   std::vector<std::shared_ptr<OnceLogger>> loggers_;
   bool has_loggers_ = false;
   std::optional<StateDict> first_weights_;
-  std::vector<bool> first_trainable_;        // requires_grad of the parameters
-  std::map<std::string, Pace> first_paces_;  // by optimizer
+  std::vector<bool> first_trainable_;                        // requires_grad of the parameters
+  std::map<std::string, optim::OptimizerPace> first_paces_;  // by optimizer
   std::optional<KeptRun> point_;
   bool is_first_point_ = false;
   StateDict spare_;
