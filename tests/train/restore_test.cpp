@@ -87,6 +87,39 @@ TEST_F(Restore, TheLearningRateIsThatOfTheNewRun) {
   EXPECT_EQ(lr, 0.5);
 }
 
+TEST_F(Restore, EachGroupOfATorchOptimizerHasTheRatesOfTheNewRun) {
+  const auto with_groups = [](double lr, double momentum) {
+    TrainOptions options = same_epochs(1);
+    const auto parameters = options.model.parameters();
+    const auto settings = [](double group_lr, double group_momentum) {
+      return torch::optim::SGDOptions(group_lr).momentum(group_momentum);
+    };
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(std::vector{parameters[0].second, parameters[1].second});
+    groups.emplace_back(
+        std::vector{parameters[2].second, parameters[3].second},
+        std::make_unique<torch::optim::SGDOptions>(settings(10 * lr, momentum / 2)));
+    const auto optimizer = std::make_shared<torch::optim::SGD>(groups, settings(lr, momentum));
+    options.optimizer = optimizer;
+    return std::pair(options, optimizer);
+  };
+  auto first = with_groups(0.01, 0.9).first;
+  first.logdir = folder_ / "run";
+  toy::train(first);
+  auto [options, optimizer] = with_groups(0.02, 0.8);
+  options.weights = folder_ / "run/checkpoints/last.pth";
+  options.restore.optimizer = folder_ / "run/checkpoints/last.pth";
+  toy::train(options);
+  std::vector<double> lrs, momenta;
+  for (const auto& group : optimizer->param_groups()) {
+    const auto& found = static_cast<const torch::optim::SGDOptions&>(group.options());
+    lrs.push_back(found.lr());
+    momenta.push_back(found.momentum());
+  }
+  EXPECT_EQ(lrs, (std::vector{0.02, 0.2}));
+  EXPECT_EQ(momenta, (std::vector{0.8, 0.4}));
+}
+
 TEST_F(Restore, TheScheduleGoesOnWhereItWas) {
   options_.scheduler = optim::StepLR{.step_size = 2, .gamma = 0.1};
   const auto file = trained();

@@ -46,7 +46,16 @@ TEST(StoredRun, APointIsReadBackAsItWas) {
   EXPECT_NEAR(std::chrono::duration<double>(found.totals.start - written.totals.start).count(), 0,
               0.5);
   EXPECT_EQ(found.recoveries, 4);
+  EXPECT_FALSE(found.is_first_point);
   EXPECT_FALSE(StoredRun(file, 1).stored()) << "the program's second train() has its own point";
+}
+
+TEST(StoredRun, TheFirstPointOfAResumedRunIsMarked) {
+  StoredRun run(std::make_shared<process::MemoryFile>(), 0);
+  StoredContent first = content(1);
+  first.is_first_point = true;
+  run.write(first);
+  EXPECT_TRUE(StoredRun::decode(run.stored()->bytes).is_first_point);
 }
 
 TEST(StoredRun, ARunThatHasOnlyBegunHasNoPoint) {

@@ -431,19 +431,11 @@ void restore_parts(const StateDict& parts, State& state) {
   }
   const bool has_schedules = parts.contains(kSchedulerPart);
   if (parts.contains(kOptimizerPart)) {
-    struct Pace {
-      double lr;
-      std::optional<double> momentum;
-    };
-    Named<Pace> before;
-    for (const auto& [name, optimizer] : state.optimizers) {
-      before.set(name, {.lr = optimizer->lr(), .momentum = optimizer->momentum()});
-    }
+    Named<optim::OptimizerPace> before;
+    for (const auto& [name, optimizer] : state.optimizers) before.set(name, optimizer->pace());
     restore_optimizers(parts, state);
     for (const auto& [name, optimizer] : state.optimizers) {
-      if (has_schedules) break;
-      optimizer->set_lr(before[name].lr);
-      if (before[name].momentum) optimizer->set_momentum(*before[name].momentum);
+      if (!has_schedules) optimizer->set_pace(before[name]);
     }
   }
   if (!has_schedules) return;
