@@ -10,6 +10,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/process/environment.h"
 #include "lockstep/process/gpus.h"
 
 namespace lockstep {
@@ -57,6 +58,11 @@ torch::Device choose_device(const DeviceChoice& choice) {
   }
   if (choice.gpus == 0) return torch::kCPU;
   return {torch::kCUDA, static_cast<torch::DeviceIndex>(choice.local_rank % choice.gpus)};
+}
+
+int launched_local_rank() {
+  const auto place = process::find_place(process::current_environment());
+  return place ? place->topology.local_rank : 0;
 }
 
 void use_device(const torch::Device& device) {

@@ -91,8 +91,10 @@ class Engine {
 void set_up_process();
 
 struct DeviceEngineOptions {
-  std::optional<torch::Device> device;  // default: the first GPU, else the CPU
-  std::optional<int> threads;           // inside an operation; default: as many as LibTorch chooses
+  // Default: the first GPU, under a launcher that of the local rank, else the CPU. cuda: the same,
+  // but not the CPU.
+  std::optional<torch::Device> device;
+  std::optional<int> threads;  // inside an operation; default: as many as LibTorch chooses
 };
 
 // One process, one device.
