@@ -28,6 +28,9 @@ class Engine {
   // weights depend on it, but not on the number of workers.
   virtual std::int64_t shards() const { return workers(); }
 
+  // Whether run() forks workers from the calling process.
+  virtual bool forks_workers() const { return false; }
+
   // Called before a model is used in this process.
   virtual void start() = 0;
 
