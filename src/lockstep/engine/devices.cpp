@@ -90,9 +90,9 @@ void check_forks_before_cuda(bool cuda_was_started) {
       "cannot fork workers that use GPUs: this program has started CUDA already, and CUDA does not "
       "work in a child of such a process. A tensor on a GPU, torch::cuda::is_available(), "
       "torch::manual_seed(), backward() and an earlier train() on GPUs start it. Call train() "
-      "before "
-      "them (ls::manual_seed() does not start CUDA), or start one process per GPU: lockstep launch "
-      "--nproc-per-node gpu -- PROGRAM, or torchrun, mpirun, srun");
+      "before them (ls::manual_seed() does not start CUDA), or start one process per GPU: lockstep "
+      "launch --nproc-per-node gpu -- PROGRAM, or torchrun, mpirun, srun. lockstep tune takes no "
+      "launcher: on GPUs it needs one worker for each trial");
 }
 
 }  // namespace lockstep
