@@ -7,11 +7,11 @@ PlannedRun planned_run(const Engine& engine) {
 }
 
 std::optional<std::size_t> refused_run(const std::vector<PlannedRun>& runs) {
-  bool cuda_is_started = false;
+  bool cuda_runs = false;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!runs[i].device.is_cuda()) continue;
-    if (cuda_is_started && runs[i].forks) return i;
-    cuda_is_started = true;
+    if (cuda_runs && runs[i].forks) return i;
+    cuda_runs = true;
   }
   return std::nullopt;
 }
