@@ -378,12 +378,25 @@ TEST(TwoPlanes, RanksThatShareADeviceAreStagedOrRefused) {
   set_warning_handler(before);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0], AllOf(HasSubstr("ranks 0, 2 use the same GPU (GPU-1)"),
-                                 HasSubstr("copied to the CPU")));
+                                 HasSubstr("copied to the CPU"), Not(HasSubstr("reduction"))));
   const auto errors =
       errors_of({.size = 3, .required = true, .planes = planes},
                 [](const FakeRank& rank) { rank.comm.all_reduce(torch::ones(10)); });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("backend: fake: ranks 0, 2 use the same GPU"),
                                  HasSubstr("as many workers as there are GPUs"))));
+}
+
+TEST(TwoPlanes, StagedTensorsAreSummedInTheirOrderAndTheWarningSaysSo) {
+  std::vector<std::string> warnings;
+  const auto before =
+      set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  run_fake_ranks({.size = 2,
+                  .order = SumOrder::kFast,
+                  .planes = {{0, {.identity = "GPU-1"}}, {1, {.identity = "GPU-1"}}}},
+                 [](const FakeRank& rank) { rank.comm.all_reduce(torch::ones(10)); });
+  set_warning_handler(before);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("reduction: fast has no effect: sums keep their order"));
 }
 
 TEST(TwoPlanes, AStartThatFailsIsKnownToAll) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "tests/support/environment_scope.h"
 
 namespace lockstep {
 namespace {
@@ -89,6 +90,12 @@ TEST(Devices, AreChosenByTheLocalRank) {
   EXPECT_EQ(choose_device({.wanted = cuda(0), .local_rank = 1, .gpus = 2}), cuda(0));
   EXPECT_EQ(choose_device({.wanted = torch::kCPU, .local_rank = 1, .gpus = 2}),
             torch::Device(torch::kCPU));
+}
+
+TEST(Devices, TheLocalRankIsTheLaunchers) {
+  EXPECT_EQ(launched_local_rank(), 0);
+  const EnvironmentScope launcher(variables_of_rank(1, 2));
+  EXPECT_EQ(launched_local_rank(), 1);
 }
 
 TEST(Devices, OfTheCpuNeedNoStart) {

@@ -1,10 +1,14 @@
 #include "lockstep/engine/engine.h"
 
+#include <cstdlib>
+
 #include <gtest/gtest.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/engine/devices.h"
+#include "tests/support/environment_scope.h"
 
 namespace lockstep {
 namespace {
@@ -13,6 +17,27 @@ TEST(DeviceEngine, TakesTheCpuWhereThereIsNoGpu) {
   const DeviceEngine engine;
   EXPECT_EQ(engine.device().is_cuda(), gpu_count() > 0);
   EXPECT_EQ(engine.workers(), 1);
+}
+
+// Called in a process of its own: the loader of programs reads LD_LIBRARY_PATH when a process
+// begins.
+int exit_code_of_rank_1() {
+  const torch::Device expected =
+      torch_has_cuda() ? torch::Device(torch::kCUDA, 1) : torch::Device(torch::kCPU);
+  return DeviceEngine().device() == expected ? 0 : 1;
+}
+
+// The driver is a stand-in with two GPUs.
+TEST(DeviceEngineDeathTest, TakesTheGpuOfItsLocalRankUnderALauncher) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  auto variables = variables_of_rank(1, 2);
+  const char* const folders = std::getenv("LD_LIBRARY_PATH");
+  variables["LD_LIBRARY_PATH"] =
+      std::string(LOCKSTEP_FAKE_DRIVER) + (folders != nullptr ? std::string(":") + folders : "");
+  variables["LOCKSTEP_FAKE_NVML"] = "A100,GPU-aa11,1;A100,GPU-bb22,1";
+  variables["CUDA_VISIBLE_DEVICES"] = "0,1";
+  const EnvironmentScope scope(variables);
+  EXPECT_EXIT(::_exit(exit_code_of_rank_1()), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(DeviceEngine, RefusesAGpuThatIsNotThere) {

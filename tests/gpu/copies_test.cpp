@@ -73,6 +73,27 @@ TEST_F(CopiesOfAGpu, APinnedTensorMayBeChangedAtOnce) {
   EXPECT_TRUE(moved["features"].eq(1).all().item<bool>());
 }
 
+// The numbers are there long after this function has returned.
+torch::Tensor late_numbers(float value) {
+  torch::Tensor busy = torch::ones({4096, 4096}, kGpu);
+  for (int i = 0; i < 20; ++i) busy = busy.matmul(busy).div_(4096);
+  return torch::full({1'000'003}, value, kGpu) * busy[0][0];
+}
+
+// Each kind of value has a batch of its own: a wait for one tensor would complete the others, too.
+TEST_F(CopiesOfAGpu, ABatchIsCompleteOnTheCpu) {
+  const Batch tensors = Batch{{"features", late_numbers(1)}}.to(torch::kCPU);
+  EXPECT_TRUE(tensors["features"].eq(1).all().item<bool>());
+  Batch boxes;
+  boxes.set("boxes", std::vector<torch::Tensor>{late_numbers(2)});
+  const Batch lists = boxes.to(torch::kCPU);
+  EXPECT_TRUE(lists.list("boxes")[0].eq(2).all().item<bool>());
+  Batch meta;
+  meta.set("meta", Batch{{"angle", late_numbers(3)}});
+  const Batch nested = meta.to(torch::kCPU);
+  EXPECT_TRUE(nested.nested("meta")["angle"].eq(3).all().item<bool>());
+}
+
 TEST_F(CopiesOfAGpu, ATensorOfTheCpuIsRead) {
   const auto copies = make_device_copies(kGpu, [] {});
   torch::Tensor loss = torch::tensor(2.5);

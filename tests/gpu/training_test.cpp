@@ -174,17 +174,39 @@ TEST_F(TrainingOnAGpu, GoesOnAfterAWorkerWasKilled) {
   expect_recovery({.workers = 2, .backend = "shm"});
 }
 
+// Its outputs are there long after forward() has returned.
+struct LateNetImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor busy = torch::ones({4096, 4096}, x.options());
+    for (int i = 0; i < 20; ++i) busy = busy.matmul(busy).div_(4096);
+    return last(x) * busy[0][0];
+  }
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(4, 20'000));
+};
+TORCH_MODULE(LateNet);
+
+// The outputs are read at once, as a user reads them. Those of the first form stay in memory, so
+// that the second form cannot find its numbers there.
 TEST_F(TrainingOnAGpu, PredictsOnTheCpu) {
+  manual_seed(7);
+  LateNet model;
+  const auto x = torch::randn({60, 4});
+  const auto data = std::make_shared<data::TensorDataset>(x, torch::zeros({60}));
   const auto engine = std::make_shared<DeviceEngine>();
-  const TrainOptions options = options_with(engine, make_model());
+  const PredictOptions options{
+      .loader = {data, {.batch_size = 60}}, .model = model, .engine = engine};
   SupervisedRunner runner;
-  runner.train(options);
-  const PredictOptions predicted{.loader = options.loaders["train"], .engine = engine};
-  const torch::Tensor all = runner.predict_loader(predicted).concat("logits");
-  EXPECT_TRUE(all.device().is_cpu());
+  auto predictions = runner.predict_loader(options);
+  const torch::Tensor kept = (*predictions.next())["logits"];
+  const torch::Tensor one = kept.clone();
   std::vector<torch::Tensor> parts;
-  runner.predict_loader(predicted, [&](Batch& outputs) { parts.push_back(outputs["logits"]); });
-  EXPECT_TRUE(torch::cat(parts).equal(all));
+  runner.predict_loader(options,
+                        [&](Batch& outputs) { parts.push_back(outputs["logits"].clone()); });
+  EXPECT_TRUE(kept.device().is_cpu());
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor expected = model->forward(x.to(engine->device())).cpu();
+  EXPECT_TRUE(torch::allclose(one, expected));
+  EXPECT_TRUE(torch::allclose(torch::cat(parts), expected));
 }
 
 // All weights are in one piece of memory, but not in the order that cuDNN wants.

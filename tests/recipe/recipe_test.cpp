@@ -91,6 +91,16 @@ TEST(Recipe, TrainsToTheBitsOfTheSameProgramInCpp) {
   EXPECT_NE(hash_from_cpp(42), hash_from_cpp(7));
 }
 
+TEST(Recipe, TheEngineCanBeMadeAlone) {
+  EXPECT_EQ(read_engine(config_with())->workers(), 1);
+  EXPECT_EQ(read_engine(config_with({"ddp=true", "workers=2"}))->workers(), 2);
+  EXPECT_EQ(
+      read_engine(config_with({"engine={_target_: DistributedDataParallelEngine, workers: 3}"}))
+          ->workers(),
+      3);
+  EXPECT_THROW(read_engine(config_with({"workers=2"})), ConfigError) << "it needs ddp";
+}
+
 // The sizes of layers are taken from the data, as for a SupervisedRunner.
 TEST(Recipe, AveragedWeightsAreEvaluatedAndSaved) {
   const TemporaryDirectory folder;

@@ -323,7 +323,7 @@ TEST_F(LatePassTest, ALossThatIsNotFiniteEndsTheRunAfterItsUpdate) {
     state.progress = {};
     messages.push_back(toy::error_of([&] { train(late); }));
     EXPECT_EQ(weight.isfinite().all().item<bool>(), !late);
-    EXPECT_EQ(seen.size(), 3U) << "no hook sees the batch";
+    EXPECT_EQ(seen.size(), 3U) << "no hook from on_batch_end on sees the batch";
   }
   EXPECT_EQ(messages[0], messages[1]);
   EXPECT_THAT(messages[1], testing::HasSubstr("batch 2: 'loss' is inf, expected a finite number"));

@@ -335,10 +335,11 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
         throw ConfigError("backend: {}: {}", kind, problem);
       }
       if (control_.is_primary()) {
-        warn(
-            fmt::format("{}; tensors on GPUs are copied to the CPU and sent from there, which is "
-                        "slower",
-                        problem));
+        const bool fast = options_.order == SumOrder::kFast;
+        warn(fmt::format(
+            "{}; tensors on GPUs are copied to the CPU and sent from there, which is "
+            "slower{}",
+            problem, fast ? "; reduction: fast has no effect: sums keep their order" : ""));
       }
       staged_ = true;
       return;

@@ -17,8 +17,11 @@
 #include "lockstep/config/fields.h"
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
+#include "lockstep/engine/devices.h"
+#include "lockstep/engine/run_series.h"
 #include "lockstep/log/folder_lock.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/shorthand.h"
 #include "lockstep/train/snapshot.h"
 
@@ -288,22 +291,67 @@ bool can_go_on(const fs::path& folder) {
          is_resumable(checkpoint::load_by_name("last", checkpoints).state);
 }
 
-// Trains one trial, or goes on with it.
-TrialEnd run_trial(const Search& search, std::int64_t number, const std::vector<Trial>& before) {
+// The config of a trial, and the values in it that are searched.
+struct TrialDocument {
+  Node document;
+  std::vector<std::pair<std::string, std::string>> shown = {};  // by path
+};
+
+TrialDocument document_of(const Search& search, std::int64_t number) {
   const TuneSettings& settings = search.settings;
   const TrialValues values = settings.method == SearchMethod::kGrid
                                  ? search.space.grid_point(number - 1)
                                  : search.space.sample(settings.seed, number);
-  Node document = search.document;
-  std::vector<std::pair<std::string, std::string>> shown;
+  TrialDocument trial{.document = search.document};
   for (const auto& [path, value] : values) {
-    config::set_at(document, path, value);
-    shown.emplace_back(path, show_value(value));
+    config::set_at(trial.document, path, value);
+    trial.shown.emplace_back(path, show_value(value));
   }
-  recipe::spell_out(document);
+  recipe::spell_out(trial.document);
   const fs::path folder = search.folder / trial_name(number);
-  config::set_at(document, "logdir", Node::text(folder.string()));
-  document.set_paths();
+  config::set_at(trial.document, "logdir", Node::text(folder.string()));
+  trial.document.set_paths();
+  return trial;
+}
+
+// The first two trials that are not over, or as many as there are.
+std::vector<std::int64_t> next_trials(const Search& search) {
+  std::vector<std::int64_t> next;
+  for (std::int64_t number = 1; number <= search.trials && next.size() < 2; ++number) {
+    if (!read_trial(search.folder / trial_name(number))) next.push_back(number);
+  }
+  return next;
+}
+
+// Nothing if the values of the trial are wrong: the trial itself says so.
+std::optional<PlannedRun> planned_trial(const Search& search, std::int64_t number) {
+  try {
+    return planned_run(*recipe::read_engine(document_of(search, number).document));
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+// The first trial would start CUDA in this process, and all others would fail: they could not fork
+// workers that use GPUs. A launcher is no remedy, because tune is one process.
+void check_engines(const Search& search) {
+  if (gpu_count() == 0) return;
+  std::vector<PlannedRun> runs;
+  for (const std::int64_t number : next_trials(search)) {
+    if (const auto run = planned_trial(search, number)) runs.push_back(*run);
+  }
+  if (!refused_run(runs)) return;
+  throw ConfigError(
+      "tune: expected one worker for each trial on a GPU, got several: the first trial starts CUDA "
+      "in this process, and then no workers can be forked that use GPUs; leave out --workers and "
+      "ddp, or train on the CPU (device: cpu of the engine, or CUDA_VISIBLE_DEVICES=-1)");
+}
+
+// Trains one trial, or goes on with it.
+TrialEnd run_trial(const Search& search, std::int64_t number, const std::vector<Trial>& before) {
+  const TuneSettings& settings = search.settings;
+  auto [document, shown] = document_of(search, number);
+  const fs::path folder = search.folder / trial_name(number);
 
   std::vector<std::string> words;
   for (const auto& [path, value] : shown) words.push_back(path + "=" + value);
@@ -388,6 +436,7 @@ void write_results(const Search& search, const std::vector<Trial>& trials) {
 
 int tune(const TuneOptions& options) {
   const Search search = resolve(options);
+  check_engines(search);
   make_directories(search.folder);
   const FolderLock lock(search.folder);
   claim_folder(search);

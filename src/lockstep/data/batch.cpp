@@ -162,10 +162,12 @@ Batch Batch::to(torch::Device device) const {
   // pinned memory it does not. LibTorch keeps that memory until the copy is done, and then reuses
   // it. pin_memory() would return a tensor as it is that is pinned already, and the caller may
   // change that one before the copy is done. It would also fail for an expanded tensor.
+  //
+  // A copy to the CPU is waited for. Otherwise its reader would find unfinished numbers.
   const auto moved_tensor = [&](const torch::Tensor& tensor) {
     const bool pins = device.is_cuda() && tensor.device().is_cpu() &&
                       tensor.layout() == torch::kStrided && tensor.numel() > 0;
-    if (!pins) return tensor.to(device, /*non_blocking=*/true);
+    if (!pins) return tensor.to(device, /*non_blocking=*/device.is_cuda());
     const torch::Tensor pinned = torch::empty_like(tensor, tensor.options().pinned_memory(true));
     return pinned.copy_(tensor).to(device, /*non_blocking=*/true);
   };

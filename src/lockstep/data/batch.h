@@ -65,7 +65,8 @@ class Batch {
   // the length of the first list; without lists, the size of the first nested batch.
   std::int64_t size() const;
 
-  // A copy to a GPU does not wait for it. The memory of the tensors may be used again at once.
+  // The batch with all its tensors on the device. A copy to a GPU does not wait for it, and the
+  // memory of the tensors may be used again at once. A copy to the CPU is complete.
   Batch to(torch::Device device) const;
 
   // A batch is a range of its tensors: for (const auto& [key, tensor] : batch).

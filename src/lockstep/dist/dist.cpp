@@ -302,8 +302,8 @@ torch::Device get_device() {
     local_rank = here.world->communicator().topology().local_rank;
   } else if (here.launched != nullptr) {
     local_rank = here.launched->topology.local_rank;
-  } else if (const auto place = launcher_place()) {
-    local_rank = place->topology.local_rank;
+  } else {
+    local_rank = launched_local_rank();
   }
   return choose_device({.local_rank = local_rank, .gpus = gpu_count()});
 }

@@ -10,6 +10,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/process/environment.h"
 #include "lockstep/process/gpus.h"
 
 namespace lockstep {
@@ -59,6 +60,11 @@ torch::Device choose_device(const DeviceChoice& choice) {
   return {torch::kCUDA, static_cast<torch::DeviceIndex>(choice.local_rank % choice.gpus)};
 }
 
+int launched_local_rank() {
+  const auto place = process::find_place(process::current_environment());
+  return place ? place->topology.local_rank : 0;
+}
+
 void use_device(const torch::Device& device) {
   if (device.is_cpu()) return;
   c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
@@ -84,9 +90,9 @@ void check_forks_before_cuda(bool cuda_was_started) {
       "cannot fork workers that use GPUs: this program has started CUDA already, and CUDA does not "
       "work in a child of such a process. A tensor on a GPU, torch::cuda::is_available(), "
       "torch::manual_seed(), backward() and an earlier train() on GPUs start it. Call train() "
-      "before "
-      "them (ls::manual_seed() does not start CUDA), or start one process per GPU: lockstep launch "
-      "--nproc-per-node gpu -- PROGRAM, or torchrun, mpirun, srun");
+      "before them (ls::manual_seed() does not start CUDA), or start one process per GPU: lockstep "
+      "launch --nproc-per-node gpu -- PROGRAM, or torchrun, mpirun, srun. lockstep tune takes no "
+      "launcher: on GPUs it needs one worker for each trial");
 }
 
 }  // namespace lockstep

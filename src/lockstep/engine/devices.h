@@ -39,6 +39,10 @@ struct DeviceChoice {
 // different GPUs. The CPU if there is no GPU.
 torch::Device choose_device(const DeviceChoice& choice);
 
+// The rank that a launcher gave this process among those of its host; 0 without a launcher. Throws
+// ConfigError if the launcher's variables contradict each other.
+int launched_local_rank();
+
 // Makes the device the current one of this thread. For a GPU, this starts CUDA in this process.
 void use_device(const torch::Device& device);
 

@@ -122,8 +122,9 @@ void DistributedDataParallelEngine::resolve() {
           options_.device->str(), local_workers_);
     }
     if (gpus_ > 0 && local_workers_ > gpus_) {
-      warn(fmt::format("{} workers share {}, which is slower than one worker per GPU",
-                       local_workers_, gpus_ == 1 ? "1 GPU" : fmt::format("{} GPUs", gpus_)));
+      // Several stages or trials each have such an engine.
+      warn_once(fmt::format("{} workers share {}, which is slower than one worker per GPU",
+                            local_workers_, gpus_ == 1 ? "1 GPU" : fmt::format("{} GPUs", gpus_)));
     }
     world_size_ = options_.world_size.value_or(local_workers_);
     const bool alone = world_size_ == local_workers_;

@@ -71,6 +71,7 @@ class DistributedDataParallelEngine : public Engine {
   torch::Device device() const override { return device_; }
   std::int64_t workers() const override { return world_size_; }
   std::int64_t shards() const override { return shards_; }
+  bool forks_workers() const override { return !place_ && local_workers_ > 1; }
   bool synchronizes_batch_norm() const override { return options_.sync_bn; }
   bool shares_updates() const override { return options_.share_updates; }
   Restarts restarts() const override { return place_ ? Restarts::kByLauncher : Restarts::kByRun; }

@@ -34,7 +34,10 @@ DeviceEngine::DeviceEngine(DeviceEngineOptions options)
   if (!options.device || options.device->is_cuda()) {
     const UsableGpus gpus = usable_gpus();
     if (options.device) check_device(*options.device, gpus);
-    device_ = choose_device({.wanted = options.device, .gpus = gpus.count});
+    // Without a GPU, a launcher's variables do not matter.
+    device_ = choose_device({.wanted = options.device,
+                             .local_rank = gpus.count > 0 ? launched_local_rank() : 0,
+                             .gpus = gpus.count});
   } else {
     device_ = *options.device;
   }

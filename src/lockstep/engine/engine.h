@@ -28,6 +28,9 @@ class Engine {
   // weights depend on it, but not on the number of workers.
   virtual std::int64_t shards() const { return workers(); }
 
+  // Whether run() forks workers from the calling process.
+  virtual bool forks_workers() const { return false; }
+
   // Called before a model is used in this process.
   virtual void start() = 0;
 
@@ -91,8 +94,10 @@ class Engine {
 void set_up_process();
 
 struct DeviceEngineOptions {
-  std::optional<torch::Device> device;  // default: the first GPU, else the CPU
-  std::optional<int> threads;           // inside an operation; default: as many as LibTorch chooses
+  // Default: the first GPU, under a launcher that of the local rank, else the CPU. cuda: the same,
+  // but not the CPU.
+  std::optional<torch::Device> device;
+  std::optional<int> threads;  // inside an operation; default: as many as LibTorch chooses
 };
 
 // One process, one device.

@@ -65,10 +65,11 @@ void add_loggers(Targets& targets) {
 
 void add_engines(Targets& targets) {
   using D = DeviceEngineOptions;
-  targets.engines.add<D>("DeviceEngine", "One process, one device.",
-                         {{"device", &D::device, "default: the first GPU, else the CPU"},
-                          {"threads", &D::threads, "inside an operation; default: LibTorch's"}},
-                         [](const D& o) { return std::make_shared<DeviceEngine>(o); });
+  targets.engines.add<D>(
+      "DeviceEngine", "One process, one device.",
+      {{"device", &D::device, "default: the first GPU, under a launcher its own, else the CPU"},
+       {"threads", &D::threads, "inside an operation; default: LibTorch's"}},
+      [](const D& o) { return std::make_shared<DeviceEngine>(o); });
   using P = DistributedDataParallelOptions;
   targets.engines.add<P>(
       "DistributedDataParallelEngine", "Several processes train one model.",

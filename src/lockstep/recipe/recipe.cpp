@@ -64,6 +64,7 @@ class Reader {
 
   Recipe read();
   Evaluation read_evaluation(const EvaluationChoice& choice);
+  EnginePtr read_engine();
 
  private:
   void load_plugins();
@@ -490,6 +491,18 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
   return evaluation;
 }
 
+EnginePtr Reader::read_engine() {
+  lift_args(document_);
+  load_plugins();
+  std::vector<std::string> sections;
+  for (const FieldInfo& info : section_fields()) sections.push_back(info.name);
+  TrainOptions options = config::read_fields(document_, run_fields(), sections);
+  if (const Node* const node = section(document_, "engine")) {
+    options.engine = targets().engines.make(*node);
+  }
+  return resolve_engine(options);
+}
+
 // The numbers of classes must mean the same in all loaders. A loader may lack the last ones.
 void check_classes(const Node& node, const data::Loaders& loaders) {
   const auto first_difference = [](const std::vector<std::string>& own,
@@ -772,6 +785,10 @@ Evaluation read_evaluation(const Node& document, const EvaluationChoice& choice)
     document.fail("expected a mapping, got {}", document.describe());
   }
   return Reader(document).read_evaluation(choice);
+}
+
+EnginePtr read_engine(const Node& document) {
+  return Reader(document).read_engine();
 }
 
 TrainResult run_recipe(const Recipe& recipe) {

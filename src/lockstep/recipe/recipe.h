@@ -87,6 +87,9 @@ struct Evaluation {
 // there is no such loader or stage, and LocatedError for other mistakes.
 Evaluation read_evaluation(const config::Node& document, const EvaluationChoice& choice = {});
 
+// Makes only the engine of a config without stages. Throws ConfigError.
+EnginePtr read_engine(const config::Node& document);
+
 // Trains one stage after the other, and returns the result of the last one.
 TrainResult run_recipe(const Recipe& recipe);
 

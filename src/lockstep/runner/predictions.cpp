@@ -12,19 +12,6 @@
 namespace lockstep {
 namespace {
 
-// Not Batch::to(), which does not wait for a copy from a GPU.
-Batch on_cpu(const Batch& outputs) {
-  Batch copied;
-  for (const auto& [key, tensor] : outputs) copied.set(key, tensor.cpu());
-  for (const auto& [key, list] : outputs.lists()) {
-    Batch::List tensors;
-    for (const torch::Tensor& tensor : list) tensors.push_back(tensor.cpu());
-    copied.set(key, std::move(tensors));
-  }
-  for (const auto& [key, nested] : outputs.nested_batches()) copied.set(key, on_cpu(nested));
-  return copied;
-}
-
 StateDict to_state(const Batch& outputs) {
   StateDict state;
   for (const auto& [key, tensor] : outputs) state.set(key, tensor);
@@ -103,7 +90,7 @@ void predict_together(const JointPrediction& job, comm::Communicator& communicat
     seed_draws({.seed = job.seed, .batch = index, .draws = Draws::kData});
     const auto batch = stream.next();
     seed_draws({.seed = job.seed, .batch = index, .draws = Draws::kModel});
-    return on_cpu(job.predict(*batch));
+    return job.predict(*batch).to(torch::kCPU);
   };
   bool stopped = false;
   for (std::int64_t first = 0; first < batches; first += workers) {

@@ -16,6 +16,7 @@
 #include "lockstep/compute/autocast.h"
 #include "lockstep/engine/devices.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/engine/run_series.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/process/memory_file.h"
@@ -272,6 +273,7 @@ TrainResult Runner::train_stages(std::vector<Stage> stages, const StagesOptions&
     const Borrowed borrowed(options_, first);
     resume_stages(stages, *options.resume, engine_of(first).get());
   }
+  check_engines(stages);
   std::optional<TrainResult> result;
   for (const Stage& stage : stages) {
     const Reset<CurrentStage> reset{stage_};
@@ -280,6 +282,27 @@ TrainResult Runner::train_stages(std::vector<Stage> stages, const StagesOptions&
     result = train(options_of(stage));
   }
   return std::move(*result);
+}
+
+// Throws ConfigError if a stage could not fork its workers because of a stage before it.
+void Runner::check_engines(const std::vector<Stage>& stages) {
+  if (stages.size() < 2 || gpu_count() == 0) return;
+  std::vector<PlannedRun> runs;
+  for (const Stage& stage : stages) {
+    const TrainOptions options = options_of(stage);
+    const Borrowed borrowed(options_, options);
+    const Reset<CurrentStage> reset{stage_};
+    stage_.name = stage.name;
+    runs.push_back(planned_run(*engine_of(options)));
+  }
+  const auto refused = refused_run(runs);
+  if (!refused) return;
+  throw ConfigError(
+      "stage '{}': expected one worker, or workers that a launcher starts: an earlier stage starts "
+      "CUDA in this process, and then no workers can be forked that use GPUs. Start the program as "
+      "one process per GPU: lockstep launch --nproc-per-node gpu -- PROGRAM, or torchrun, mpirun, "
+      "srun",
+      stages[*refused].name);
 }
 
 Plan Runner::plan(const TrainOptions& options) {

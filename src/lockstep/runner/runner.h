@@ -203,6 +203,7 @@ class Runner {
 
   TrainResult run(TrainOptions options, const std::shared_ptr<const KeptRun>& from);
   std::shared_ptr<Engine> engine_of(TrainOptions options);
+  void check_engines(const std::vector<Stage>& stages);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
   Batch predict_on(Engine& engine, const Model& model, Precision precision, const Batch& batch);

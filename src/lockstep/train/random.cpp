@@ -1,8 +1,10 @@
 #include "lockstep/train/random.h"
 
+#include <exception>
 #include <mutex>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <torch/utils.h>
 
 #include "lockstep/engine/devices.h"
@@ -16,6 +18,16 @@ std::uint64_t splitmix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
+}
+
+torch::Tensor generator_state(at::Generator generator) {
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_generator_state(at::Generator generator, const torch::Tensor& state) {
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
 }
 
 }  // namespace
@@ -39,16 +51,22 @@ void seed_hook(DrawHook hook, DrawKey key) {
   seed_draws(key);
 }
 
-RandomStateScope::RandomStateScope() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  state_ = generator.get_state();
+RandomStateScope::RandomStateScope()
+    : cpu_state_(generator_state(at::detail::getDefaultCPUGenerator())) {
+  if (!cuda_is_started()) return;
+  gpu_generator_ = at::globalContext().defaultGenerator(torch::kCUDA);
+  gpu_state_ = generator_state(gpu_generator_);
 }
 
 RandomStateScope::~RandomStateScope() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state_);
+  set_generator_state(at::detail::getDefaultCPUGenerator(), cpu_state_);
+  if (!gpu_generator_.defined()) return;
+  try {
+    set_generator_state(gpu_generator_, gpu_state_);
+  } catch (const std::exception&) {
+    // LibTorch asks the GPU whether it records a graph. If the GPU has failed, that throws, the run
+    // ends with the failure, and nothing draws numbers any more.
+  }
 }
 
 }  // namespace lockstep

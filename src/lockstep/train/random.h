@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <ATen/core/Generator.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -30,7 +31,9 @@ void seed_draws(const DrawKey& key);
 enum class DrawHook { kRunStart, kEpochStart, kLoaderStart, kLoaderEnd, kEpochEnd };
 void seed_hook(DrawHook hook, DrawKey key);
 
-// The destructor restores the state that LibTorch's generator of the CPU has now.
+// The destructor restores the state that LibTorch's generators have now: that of the CPU and, if
+// CUDA has been started, that of the current GPU. A generator's state is in the memory of the CPU,
+// so nothing waits for the GPU.
 class RandomStateScope {
  public:
   RandomStateScope();
@@ -39,7 +42,9 @@ class RandomStateScope {
   RandomStateScope& operator=(const RandomStateScope&) = delete;
 
  private:
-  torch::Tensor state_;
+  torch::Tensor cpu_state_;
+  torch::Tensor gpu_state_;  // undefined if CUDA was not started
+  at::Generator gpu_generator_;
 };
 
 }  // namespace lockstep
