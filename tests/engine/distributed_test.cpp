@@ -13,6 +13,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/engine/devices.h"
 #include "lockstep/process/affinity.h"
+#include "tests/support/environment_scope.h"
+#include "tests/support/fake_gpus.h"
 
 namespace lockstep {
 namespace {
@@ -133,6 +135,33 @@ TEST(DistributedEngine, ALauncherFixesShardsAndThreadsUnlessTheProgramDoes) {
   EXPECT_EQ(chosen.shards(), 4);
   EXPECT_THAT(synchronized, HasSubstr("expected a fixed --nnodes"));
   EXPECT_EQ(alone.shards(), 2) << "without a launcher the variables say nothing";
+}
+
+// With two GPUs, if this build can use them. Called in a process of its own. The exit code says
+// what is wrong; 0: nothing.
+int exit_code_of_two_gpus() {
+  const bool has_gpus = torch_has_cuda();
+  const auto gpu = [&](torch::DeviceIndex index) {
+    return has_gpus ? torch::Device(torch::kCUDA, index) : torch::Device(torch::kCPU);
+  };
+  const DistributedDataParallelEngine forked;
+  if (forked.workers() != (has_gpus ? 2 : process::usable_cores())) return 1;
+  if (forked.device() != gpu(0)) return 2;
+  // One process cannot give its GPU to two workers.
+  if (error_of({.workers = 2, .device = torch::Device(torch::kCUDA, 1)}).empty()) return 3;
+  for (const int rank : {0, 1}) {
+    const EnvironmentScope launcher(variables_of_rank(rank, 2));
+    const DistributedDataParallelEngine launched;
+    if (launched.workers() != 2) return 4;
+    if (launched.device() != gpu(static_cast<torch::DeviceIndex>(rank))) return 5;
+  }
+  return cuda_is_started() ? 6 : 0;
+}
+
+TEST(DistributedEngineDeathTest, HasOneProcessPerGpu) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const EnvironmentScope scope(with_two_gpus(LOCKSTEP_FAKE_DRIVER));
+  EXPECT_EXIT(::_exit(exit_code_of_two_gpus()), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(DistributedEngine, SaysWhichVariablesAreMissing) {

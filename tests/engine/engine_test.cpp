@@ -1,7 +1,5 @@
 #include "lockstep/engine/engine.h"
 
-#include <cstdlib>
-
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/engine/devices.h"
 #include "tests/support/environment_scope.h"
+#include "tests/support/fake_gpus.h"
 
 namespace lockstep {
 namespace {
@@ -19,24 +18,16 @@ TEST(DeviceEngine, TakesTheCpuWhereThereIsNoGpu) {
   EXPECT_EQ(engine.workers(), 1);
 }
 
-// Called in a process of its own: the loader of programs reads LD_LIBRARY_PATH when a process
-// begins.
+// Called in a process of its own.
 int exit_code_of_rank_1() {
   const torch::Device expected =
       torch_has_cuda() ? torch::Device(torch::kCUDA, 1) : torch::Device(torch::kCPU);
   return DeviceEngine().device() == expected ? 0 : 1;
 }
 
-// The driver is a stand-in with two GPUs.
 TEST(DeviceEngineDeathTest, TakesTheGpuOfItsLocalRankUnderALauncher) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
-  auto variables = variables_of_rank(1, 2);
-  const char* const folders = std::getenv("LD_LIBRARY_PATH");
-  variables["LD_LIBRARY_PATH"] =
-      std::string(LOCKSTEP_FAKE_DRIVER) + (folders != nullptr ? std::string(":") + folders : "");
-  variables["LOCKSTEP_FAKE_NVML"] = "A100,GPU-aa11,1;A100,GPU-bb22,1";
-  variables["CUDA_VISIBLE_DEVICES"] = "0,1";
-  const EnvironmentScope scope(variables);
+  const EnvironmentScope scope(with_two_gpus(LOCKSTEP_FAKE_DRIVER, variables_of_rank(1, 2)));
   EXPECT_EXIT(::_exit(exit_code_of_rank_1()), ::testing::ExitedWithCode(0), "");
 }
 
