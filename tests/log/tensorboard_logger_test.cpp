@@ -147,6 +147,50 @@ TEST(TensorBoardLogger, AResumeKeepsTheBatchesBeforeIt) {
       (std::vector<Point>{{32, "loss/batch", 1}, {64, "loss/batch", 1}, {96, "loss/batch", 2}}));
 }
 
+// A new process of the same run repeats what came after its point. The files have some of it.
+TEST(TensorBoardLogger, ARestartWritesOnlyWhatIsMissing) {
+  for (const bool log_batches : {false, true}) {
+    TemporaryDirectory logdir;
+    const auto batch = [](TensorBoardLogger& logger, std::int64_t step) {
+      logger.log_metrics(
+          record_of(Scope::kBatch, "train", {.epoch = 1 + step / 100, .sample_step = step}, 1));
+    };
+    const auto epoch = [](TensorBoardLogger& logger, std::int64_t step, double value) {
+      logger.log_metrics(record_of(Scope::kLoader, "train", {.epoch = step}, value));
+    };
+    const Image picture = make_image({.width = 2, .height = 2}, {});
+    {
+      TensorBoardLogger logger(logdir.path(), {.log_batches = log_batches});
+      logger.start({});
+      batch(logger, 32);
+      epoch(logger, 1, 1);
+      batch(logger, 132);  // the point is here
+      epoch(logger, 2, 2);
+      logger.log_image("train", "picture", picture, {.epoch = 2});
+      batch(logger, 164);
+    }
+    TensorBoardLogger logger(logdir.path(), {.log_batches = log_batches});
+    logger.start(
+        {.progress = {.epoch = 1, .sample_step = 132}, .resumed = true, .restarted = true});
+    epoch(logger, 2, 2);
+    batch(logger, 164);
+    batch(logger, 196);
+    epoch(logger, 2, 3);  // a second value of this epoch
+    epoch(logger, 3, 4);
+    std::vector<Point> expected = {
+        {1, "loss/epoch", 1}, {2, "loss/epoch", 2}, {2, "loss/epoch", 3}, {3, "loss/epoch", 4}};
+    if (log_batches) {
+      expected = {{32, "loss/batch", 1}, {1, "loss/epoch", 1},   {132, "loss/batch", 1},
+                  {2, "loss/epoch", 2},  {164, "loss/batch", 1}, {196, "loss/batch", 1},
+                  {2, "loss/epoch", 3},  {3, "loss/epoch", 4}};
+    }
+    EXPECT_EQ(points(logdir / "tensorboard/train"), expected);
+    for (const auto& file : event_files(logdir / "tensorboard/train")) {
+      for (const Message& event : read_events(file)) EXPECT_FALSE(event.has(7)) << "drops nothing";
+    }
+  }
+}
+
 const std::map<std::int64_t, EpochMetrics> kHistory = {{1, {{"train", {{"loss", 4}}}}},
                                                        {2, {{"train", {{"loss", 2}}}}},
                                                        {3, {{"train", {{"loss", 1}}}}}};

@@ -24,6 +24,7 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/weights_file.h"
 #include "lockstep/engine/distributed.h"
+#include "lockstep/log/event_scalars.h"
 #include "lockstep/process/memory_file.h"
 #include "lockstep/train/interruption.h"
 #include "tests/support/slowdown.h"
@@ -1146,6 +1147,11 @@ TEST(Recovery, ANewProcessOfRankZeroLogsEveryRowOnce) {
       return went_on_inside ? 0 : 3;
     });
     EXPECT_EQ(csv_files(killed.path()), csv_files(calm.path()));
+    for (const std::string folder : {"train", "valid", "mine", kEpochKey}) {
+      EXPECT_EQ(read_scalar_steps(killed / "tensorboard" / folder, ""),
+                read_scalar_steps(calm / "tensorboard" / folder, ""))
+          << folder;
+    }
   }
 }
 

@@ -28,24 +28,32 @@ std::optional<std::string_view> take_record(std::string_view& rest) {
   return data;
 }
 
-void add_scalars(std::string_view file, std::string_view suffix, ScalarSteps& scalars) {
+struct Wanted {
+  std::string_view suffix = {};
+  std::int64_t first_step = 0;
+};
+
+void add_scalars(std::string_view file, const Wanted& wanted, ScalarSteps& scalars) {
   while (const auto data = take_record(file)) {
     const proto::EventContent event = proto::read_event(*data);
     if (event.is_session_start) {
       std::erase_if(scalars, [&](const auto& scalar) { return scalar.second >= event.step; });
     }
+    if (event.step < wanted.first_step) continue;
     for (const std::string_view tag : event.scalars) {
-      if (tag.ends_with(suffix)) scalars.emplace(tag, event.step);
+      if (tag.ends_with(wanted.suffix)) scalars.emplace(tag, event.step);
     }
   }
 }
 
 }  // namespace
 
-ScalarSteps read_scalar_steps(const fs::path& folder, std::string_view suffix) {
+ScalarSteps read_scalar_steps(const fs::path& folder, std::string_view suffix,
+                              std::int64_t first_step) {
+  const Wanted wanted{.suffix = suffix, .first_step = first_step};
   ScalarSteps scalars;
   // TensorBoard reads them in the order of their names.
-  for (const fs::path& path : event_files_in(folder)) add_scalars(read_file(path), suffix, scalars);
+  for (const fs::path& path : event_files_in(folder)) add_scalars(read_file(path), wanted, scalars);
   return scalars;
 }
 

@@ -1,5 +1,5 @@
-// Which scalars the event files of earlier runs hold, so that a resumed run can write again what
-// they lack.
+// Which scalars the event files of earlier processes hold, so that a run that goes on can write
+// what they lack.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace lockstep {
 
-// The tags of scalars, with their steps.
-using ScalarSteps = std::set<std::pair<std::string, std::int64_t>>;
+// The tags of scalars, with their steps. A scalar that was written several times is there as often.
+using ScalarSteps = std::multiset<std::pair<std::string, std::int64_t>>;
 
-// Those of all event files in `folder` whose tags end with `suffix`, as TensorBoard shows them: the
-// start of a session drops earlier scalars from its step on, and a file ends for TensorBoard at its
-// first incomplete or damaged record. Empty if there is no such folder. Reads all files as a whole.
-// Throws Error if a file cannot be read.
-ScalarSteps read_scalar_steps(const std::filesystem::path& folder, std::string_view suffix);
+// Those of all event files in `folder` whose tags end with `suffix`, from `first_step` on, as
+// TensorBoard shows them: the start of a session drops earlier scalars from its step on, and a file
+// ends for TensorBoard at its first incomplete or damaged record. Empty if there is no such folder.
+// Reads all files as a whole. Throws Error if a file cannot be read.
+ScalarSteps read_scalar_steps(const std::filesystem::path& folder, std::string_view suffix,
+                              std::int64_t first_step = 0);
 
 }  // namespace lockstep

@@ -27,10 +27,11 @@ std::string preformatted(const std::string& text) {
 }
 
 constexpr std::string_view kEpochSuffix = "epoch";
+constexpr std::string_view kBatchSuffix = "batch";
 
 // As proto::scalars() makes it.
-std::string tag_of(const std::string& metric) {
-  return fmt::format("{}/{}", metric, kEpochSuffix);
+std::string tag_of(const std::string& metric, std::string_view suffix = kEpochSuffix) {
+  return fmt::format("{}/{}", metric, suffix);
 }
 
 constexpr const char* kTop = "";                    // the folder that contains those of all loaders
@@ -43,7 +44,8 @@ TensorBoardLogger::TensorBoardLogger(const std::filesystem::path& logdir,
     : folder_(logdir / "tensorboard"), options_(options) {}
 
 void TensorBoardLogger::start(const RunStart& run) {
-  if (run.resumed) {
+  restarted_ = run.restarted;
+  if (run.resumed && !restarted_) {
     resume_step_ = (options_.log_batches ? run.progress.sample_step : run.progress.epoch) + 1;
   }
   if (run.resumed) restore(by_loader(run.history));
@@ -104,7 +106,9 @@ void TensorBoardLogger::log_metrics(const Record& record) {
   if (record.metrics.empty() || (batch && !options_.log_batches)) return;
   const std::string& name = file_name_of(record);
   if (batch) return log_batch(name, record);
-  file_of(name).write(record.progress.epoch, proto::scalars(record.metrics, kEpochSuffix));
+  const std::int64_t step = record.progress.epoch;
+  const Metrics metrics = unknown(name, kEpochSuffix, step, record.metrics);
+  if (!metrics.empty()) file_of(name).write(step, proto::scalars(metrics, kEpochSuffix));
   if (record.scope != Scope::kLoader) return;
   for (const auto& [metric, value] : record.metrics) note_metric(name, metric);
 }
@@ -167,7 +171,38 @@ bool TensorBoardLogger::has_own_steps(const std::string& folder) const {
 void TensorBoardLogger::log_batch(const std::string& folder, const Record& record) {
   const std::int64_t step = record.step.value_or(record.progress.sample_step);
   begin_own_steps(folder, step);
-  file_of(folder).write(step, proto::scalars(record.metrics, "batch"));
+  const Metrics metrics = unknown(folder, kBatchSuffix, step, record.metrics);
+  if (!metrics.empty()) file_of(folder).write(step, proto::scalars(metrics, kBatchSuffix));
+}
+
+// What the process before has written is in the same order, so each value that it has is left out
+// once.
+bool TensorBoardLogger::is_known(const std::string& folder, std::string_view suffix,
+                                 const std::string& tag, std::int64_t step) {
+  if (!restarted_) return false;
+  const auto [found, is_new] = known_.try_emplace({folder, std::string(suffix)});
+  if (is_new) {
+    // Of batches there may be millions, but their steps only increase.
+    const std::int64_t first = suffix == kBatchSuffix ? step : 0;
+    try {
+      found->second = read_scalar_steps(folder_ / folder, fmt::format("/{}", suffix), first);
+    } catch (const std::exception& error) {
+      warn(fmt::format("{}; what this folder has may be written again", message_of(error)));
+    }
+  }
+  const auto known = found->second.find({tag, step});
+  if (known == found->second.end()) return false;
+  found->second.erase(known);
+  return true;
+}
+
+Metrics TensorBoardLogger::unknown(const std::string& folder, std::string_view suffix,
+                                   std::int64_t step, const Metrics& metrics) {
+  Metrics rest;
+  for (const auto& [metric, value] : metrics) {
+    if (!is_known(folder, suffix, tag_of(metric, suffix), step)) rest.emplace(metric, value);
+  }
+  return rest;
 }
 
 // Before the first record with this step: what an earlier run logged from this step on is run

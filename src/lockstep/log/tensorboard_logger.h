@@ -14,6 +14,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "lockstep/log/event_file.h"
 #include "lockstep/log/event_scalars.h"
@@ -34,6 +36,9 @@ struct TensorBoardOptions {
 //
 // Values of finished epochs that the earlier files lack are written again from the history. Values
 // of batches and pictures are not in the history and stay lost.
+//
+// A new process of the same run drops nothing, because what is run again has the same values. Those
+// metrics that the files of the process before have are not written again.
 class TensorBoardLogger : public Logger {
  public:
   explicit TensorBoardLogger(const std::filesystem::path& logdir,
@@ -58,6 +63,10 @@ class TensorBoardLogger : public Logger {
   void restore(const LoaderHistory& history);
   void restore(const std::string& loader, const std::map<std::int64_t, Metrics>& epochs,
                const ScalarSteps& known);
+  bool is_known(const std::string& folder, std::string_view suffix, const std::string& tag,
+                std::int64_t step);
+  Metrics unknown(const std::string& folder, std::string_view suffix, std::int64_t step,
+                  const Metrics& metrics);
   void note_metric(const std::string& loader, const std::string& metric);
   EventFile& file_of(const std::string& folder);
   // If the file is a new one, it begins with the start of a session at `resume_step`.
@@ -69,7 +78,10 @@ class TensorBoardLogger : public Logger {
 
   std::filesystem::path folder_;
   TensorBoardOptions options_;
-  std::optional<std::int64_t> resume_step_;              // the first step that will be run again
+  std::optional<std::int64_t> resume_step_;  // the first step that will be run again
+  bool restarted_ = false;
+  // After a restart: by folder and suffix, what the files of the process before have.
+  std::map<std::pair<std::string, std::string>, ScalarSteps> known_;
   std::map<std::string, EventFile, std::less<>> files_;  // the key is the folder; "" is the top one
   HParams hparams_;
   std::set<std::string, std::less<>> own_steps_;  // folders in which the resume is written

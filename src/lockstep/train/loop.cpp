@@ -726,6 +726,7 @@ void Loop::open_loggers(bool continued) {
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
   RunStart start{.progress = state_.progress,
                  .resumed = continued,
+                 .restarted = has_logged_starts_,
                  .hparams = complete_hparams(plan_, state_, checkpointer_->initial_lrs()),
                  .history = continued ? state_.history : std::map<std::int64_t, EpochMetrics>(),
                  .logdir = options.logdir,
