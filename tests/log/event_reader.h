@@ -2,6 +2,7 @@
 // descriptions of the formats and shares no code with the writer.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -155,6 +156,35 @@ inline std::vector<std::filesystem::path> event_files(const std::filesystem::pat
   std::vector<std::filesystem::path> files;
   for (const auto& [name, path] : sorted) files.push_back(path);
   return files;
+}
+
+// A scalar.
+struct Point {
+  std::int64_t step = 0;
+  std::string tag = {};
+  float value = 0;
+
+  bool operator==(const Point&) const = default;
+};
+
+// The scalars of a folder as TensorBoard would show them: the start of a session drops earlier
+// scalars from its step on.
+inline std::vector<Point> points(const std::filesystem::path& folder,
+                                 TornEnd torn_end = TornEnd::kError) {
+  std::vector<Point> found;
+  for (const auto& file : event_files(folder)) {
+    for (const Message& event : read_events(file, torn_end)) {
+      const std::int64_t step = event.integer(2);
+      if (event.has(7) && event.message(7).integer(1) == 1) {
+        std::erase_if(found, [&](const Point& point) { return point.step >= step; });
+      }
+      if (!event.has(5)) continue;
+      for (const Message& value : event.message(5).messages(1)) {
+        if (value.has(2)) found.push_back({step, value.text(1), value.float32(2)});
+      }
+    }
+  }
+  return found;
 }
 
 }  // namespace lockstep::reader

@@ -14,38 +14,12 @@ namespace {
 
 using reader::event_files;
 using reader::Message;
+using reader::Point;
+using reader::points;
 using reader::read_events;
 
 Record record_of(Scope scope, const std::string& loader, const Progress& progress, double loss) {
   return {.scope = scope, .loader = loader, .progress = progress, .metrics = {{"loss", loss}}};
-}
-
-struct Point {
-  std::int64_t step = 0;
-  std::string tag = {};
-  float value = 0;
-
-  bool operator==(const Point&) const = default;
-};
-
-// The scalars of a folder as TensorBoard would show them: the start of a session drops earlier
-// scalars from its step on.
-std::vector<Point> points(const std::filesystem::path& folder,
-                          reader::TornEnd torn_end = reader::TornEnd::kError) {
-  std::vector<Point> found;
-  for (const auto& file : event_files(folder)) {
-    for (const Message& event : read_events(file, torn_end)) {
-      const std::int64_t step = event.integer(2);
-      if (event.has(7) && event.message(7).integer(1) == 1) {
-        std::erase_if(found, [&](const Point& point) { return point.step >= step; });
-      }
-      if (!event.has(5)) continue;
-      for (const Message& value : event.message(5).messages(1)) {
-        if (value.has(2)) found.push_back({step, value.text(1), value.float32(2)});
-      }
-    }
-  }
-  return found;
 }
 
 TEST(TensorBoardLogger, OneFolderPerLoader) {

@@ -34,10 +34,12 @@ DeviceEngine::DeviceEngine(DeviceEngineOptions options)
   if (!options.device || options.device->is_cuda()) {
     const UsableGpus gpus = usable_gpus();
     if (options.device) check_device(*options.device, gpus);
-    // Without a GPU, a launcher's variables do not matter.
-    device_ = choose_device({.wanted = options.device,
-                             .local_rank = gpus.count > 0 ? launched_local_rank() : 0,
-                             .gpus = gpus.count});
+    // A launcher's variables do not matter without a GPU, and for a certain one.
+    const bool is_certain = options.device && options.device->has_index();
+    device_ =
+        choose_device({.wanted = options.device,
+                       .local_rank = gpus.count > 0 && !is_certain ? launched_local_rank() : 0,
+                       .gpus = gpus.count});
   } else {
     device_ = *options.device;
   }

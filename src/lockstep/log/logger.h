@@ -39,8 +39,8 @@ struct RunStart {
   // it logged is kept.
   Progress progress = {};
   bool resumed = false;  // continues an earlier run's files; else replaces files
-  // Resumed by a new process of the same run. What it logs again, because it repeats some batches,
-  // has the same values.
+  // Resumed by a new process of the same run, which has not resumed another one. What is logged
+  // again, because some batches are repeated, has the same values as in the files.
   bool restarted = false;
   HParams hparams = {};  // those of the user, and those that the run adds
   // Of a resumed run: the metrics of all finished epochs, as the checkpoint has them. The files of

@@ -44,8 +44,8 @@ TensorBoardLogger::TensorBoardLogger(const std::filesystem::path& logdir,
     : folder_(logdir / "tensorboard"), options_(options) {}
 
 void TensorBoardLogger::start(const RunStart& run) {
-  restarted_ = run.restarted;
-  if (run.resumed && !restarted_) {
+  if (run.restarted) restart_ = run.progress;
+  if (run.resumed && !run.restarted) {
     resume_step_ = (options_.log_batches ? run.progress.sample_step : run.progress.epoch) + 1;
   }
   if (run.resumed) restore(by_loader(run.history));
@@ -107,9 +107,10 @@ void TensorBoardLogger::log_metrics(const Record& record) {
   const std::string& name = file_name_of(record);
   if (batch) return log_batch(name, record);
   const std::int64_t step = record.progress.epoch;
-  const Metrics metrics = unknown(name, kEpochSuffix, step, record.metrics);
+  const Metrics metrics = unknown(name, record.metrics, {.suffix = kEpochSuffix, .step = step});
   if (!metrics.empty()) file_of(name).write(step, proto::scalars(metrics, kEpochSuffix));
-  if (record.scope != Scope::kLoader) return;
+  // What on_run_start logs comes before the first epoch.
+  if (record.scope != Scope::kLoader || step < 1) return;
   for (const auto& [metric, value] : record.metrics) note_metric(name, metric);
 }
 
@@ -155,7 +156,10 @@ EventFile& TensorBoardLogger::file_of(const std::string& folder,
   const auto found = files_.find(folder);
   if (found != files_.end()) return found->second;
   EventFile file(folder_ / folder);
-  if (resume_step && !has_own_steps(folder)) file.write(*resume_step, proto::session_start());
+  // 0: nothing of the process before is kept.
+  if (resume_step && (*resume_step == 0 || !has_own_steps(folder))) {
+    file.write(*resume_step, proto::session_start());
+  }
   // Only now: after an error, the next try writes the start of the session again.
   return files_.try_emplace(folder, std::move(file)).first->second;
 }
@@ -171,36 +175,42 @@ bool TensorBoardLogger::has_own_steps(const std::string& folder) const {
 void TensorBoardLogger::log_batch(const std::string& folder, const Record& record) {
   const std::int64_t step = record.step.value_or(record.progress.sample_step);
   begin_own_steps(folder, step);
-  const Metrics metrics = unknown(folder, kBatchSuffix, step, record.metrics);
+  // A callback may log batches of a loader that is not trained on without a step of their own. All
+  // have that of the restart then, and those before it are not logged again.
+  const bool is_counted = record.step || !restart_ || step > restart_->sample_step;
+  const Metrics metrics =
+      is_counted ? unknown(folder, record.metrics, {.suffix = kBatchSuffix, .step = step})
+                 : record.metrics;
   if (!metrics.empty()) file_of(folder).write(step, proto::scalars(metrics, kBatchSuffix));
 }
 
-// What the process before has written is in the same order, so each value that it has is left out
-// once.
-bool TensorBoardLogger::is_known(const std::string& folder, std::string_view suffix,
-                                 const std::string& tag, std::int64_t step) {
-  if (!restarted_) return false;
+// Of what is logged again, a value is left out as often as the process before has written it.
+bool TensorBoardLogger::is_known(const std::string& folder, const std::string& metric,
+                                 const MetricStep& at) {
+  if (!restart_) return false;
+  const auto& [suffix, step] = at;
   const auto [found, is_new] = known_.try_emplace({folder, std::string(suffix)});
   if (is_new) {
-    // Of batches there may be millions, but their steps only increase.
-    const std::int64_t first = suffix == kBatchSuffix ? step : 0;
+    // Rows of finished epochs are not logged again. Of batches there may be millions, but their
+    // steps only increase.
+    const std::int64_t first = suffix == kBatchSuffix ? step : restart_->epoch + 1;
     try {
       found->second = read_scalar_steps(folder_ / folder, fmt::format("/{}", suffix), first);
     } catch (const std::exception& error) {
       warn(fmt::format("{}; what this folder has may be written again", message_of(error)));
     }
   }
-  const auto known = found->second.find({tag, step});
+  const auto known = found->second.find({tag_of(metric, suffix), step});
   if (known == found->second.end()) return false;
   found->second.erase(known);
   return true;
 }
 
-Metrics TensorBoardLogger::unknown(const std::string& folder, std::string_view suffix,
-                                   std::int64_t step, const Metrics& metrics) {
+Metrics TensorBoardLogger::unknown(const std::string& folder, const Metrics& metrics,
+                                   const MetricStep& at) {
   Metrics rest;
   for (const auto& [metric, value] : metrics) {
-    if (!is_known(folder, suffix, tag_of(metric, suffix), step)) rest.emplace(metric, value);
+    if (!is_known(folder, metric, at)) rest.emplace(metric, value);
   }
   return rest;
 }

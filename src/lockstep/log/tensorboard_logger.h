@@ -63,10 +63,13 @@ class TensorBoardLogger : public Logger {
   void restore(const LoaderHistory& history);
   void restore(const std::string& loader, const std::map<std::int64_t, Metrics>& epochs,
                const ScalarSteps& known);
-  bool is_known(const std::string& folder, std::string_view suffix, const std::string& tag,
-                std::int64_t step);
-  Metrics unknown(const std::string& folder, std::string_view suffix, std::int64_t step,
-                  const Metrics& metrics);
+  // A step of the metrics of batches, or of those of loaders and epochs.
+  struct MetricStep {
+    std::string_view suffix = {};
+    std::int64_t step = 0;
+  };
+  bool is_known(const std::string& folder, const std::string& metric, const MetricStep& at);
+  Metrics unknown(const std::string& folder, const Metrics& metrics, const MetricStep& at);
   void note_metric(const std::string& loader, const std::string& metric);
   EventFile& file_of(const std::string& folder);
   // If the file is a new one, it begins with the start of a session at `resume_step`.
@@ -79,7 +82,7 @@ class TensorBoardLogger : public Logger {
   std::filesystem::path folder_;
   TensorBoardOptions options_;
   std::optional<std::int64_t> resume_step_;  // the first step that will be run again
-  bool restarted_ = false;
+  std::optional<Progress> restart_;          // where the run was restarted
   // After a restart: by folder and suffix, what the files of the process before have.
   std::map<std::pair<std::string, std::string>, ScalarSteps> known_;
   std::map<std::string, EventFile, std::less<>> files_;  // the key is the folder; "" is the top one

@@ -724,9 +724,11 @@ void Loop::open_loggers(bool continued) {
     state_.loggers.push_back(std::move(mlflow));
   }
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
+  // A resumed run may have other options than the one before, whose later rows are in the files.
+  const bool has_same_rows = has_logged_starts_ && !options.resume && !plan_.goes_on_from;
   RunStart start{.progress = state_.progress,
                  .resumed = continued,
-                 .restarted = has_logged_starts_,
+                 .restarted = has_same_rows,
                  .hparams = complete_hparams(plan_, state_, checkpointer_->initial_lrs()),
                  .history = continued ? state_.history : std::map<std::int64_t, EpochMetrics>(),
                  .logdir = options.logdir,
