@@ -93,6 +93,8 @@ for name, (make, options, arrange) in cases.items():
     # torch.save copies when it writes, so later steps do not change the file.
     torch.save(state, f"{folder}/theirs-{name}.pth")
     run(params, optimizer, 10, 30)
+    # In a file of NAdam the product of the momenta is a float32.
+    tolerance = max(tolerance, 1e-10) if name == "NAdam" else tolerance
     torch.save({"later": saved(params), "tolerance": tolerance}, f"{folder}/theirs-{name}-later.pth")
 assert not bad, "\n".join(bad)
 )";
