@@ -27,6 +27,7 @@
 #include "lockstep/process/memory_file.h"
 #include "lockstep/train/interruption.h"
 #include "tests/log/event_reader.h"
+#include "tests/support/launched_run.h"
 #include "tests/support/slowdown.h"
 #include "tests/support/torch_fork.h"
 #include "tests/support/toy.h"
@@ -91,7 +92,7 @@ std::map<std::string, std::string> csv_files(const fs::path& logdir) {
   return files;
 }
 
-// What TensorBoard shows, sorted.
+// The scalars that TensorBoard shows, as sorted lines.
 std::vector<std::string> scalars_in(const fs::path& logdir) {
   std::vector<std::string> scalars;
   for (const auto& folder : fs::directory_iterator(logdir / "tensorboard")) {
@@ -1092,39 +1093,6 @@ TrainOptions logging_run(const fs::path& logdir) {
   options.logdir = logdir;
   options.callbacks.add(logging_hooks());
   return options;
-}
-
-// Trains as the only rank of a launcher, in a process of its own. Returns its status.
-int run_launched(process::MemoryFile& memory, const std::function<int()>& train) {
-  const pid_t process = start_process([&] {
-    const std::map<std::string, std::string> environment = {
-        {"RANK", "0"},
-        {"WORLD_SIZE", "1"},
-        {"MASTER_ADDR", "127.0.0.1"},
-        {"MASTER_PORT", "29500"},
-        {"TORCHELASTIC_MAX_RESTARTS", "3"},
-        {process::MemoryFile::kVariable, std::to_string(memory.descriptor())}};
-    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-    return train();
-  });
-  int status = 0;
-  EXPECT_EQ(::waitpid(process, &status, 0), process);
-  return status;
-}
-
-// The first process has to kill itself. The launcher starts a second one, which has to finish the
-// run with 0.
-void run_killed_once(const std::function<int(const process::MemoryFile&)>& train) {
-  process::MemoryFile memory;
-  const auto now = [] { return std::chrono::steady_clock::now(); };
-  const auto attempt = [&] { return run_launched(memory, [&] { return train(memory); }); };
-  memory.begin_attempt({.attempt = 0, .began = now()});
-  int status = attempt();
-  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-  memory.note_failure({.attempt = 0, .rank = 0, .kind = process::FailureKind::kLost});
-  memory.begin_attempt({.attempt = 1, .began = now(), .failed = now()});
-  status = attempt();
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 // With as many threads as a launched rank has.

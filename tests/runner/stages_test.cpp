@@ -1,20 +1,15 @@
 #include "lockstep/runner/stages.h"
 
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
-#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include "lockstep/base/file.h"
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/lambda.h"
-#include "lockstep/process/memory_file.h"
-#include "tests/support/torch_fork.h"
+#include "tests/support/launched_run.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -113,46 +108,20 @@ TEST(Stages, ResumeContinuesInTheRightStage) {
   }
 }
 
-// Trains as the only rank of a launcher that keeps this memory.
-TrainResult train_launched(const process::MemoryFile& memory, std::vector<Stage> stages) {
-  const std::map<std::string, std::string> environment = {
-      {"RANK", "0"},
-      {"WORLD_SIZE", "1"},
-      {"MASTER_ADDR", "127.0.0.1"},
-      {"MASTER_PORT", "29500"},
-      {"TORCHELASTIC_MAX_RESTARTS", "3"},
-      {process::MemoryFile::kVariable, std::to_string(memory.descriptor())}};
-  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-  for (Stage& stage : stages) stage.options.ddp = true;
-  return Staged().train_stages(std::move(stages), {.resume = "last"});
-}
-
 // The first stage is left out in the second attempt. The second one finds its point all the same.
 TEST(Stages, AStageThatIsRestartedByALauncherGoesOnFromItsPoint) {
   const TemporaryDirectory folder;
-  process::MemoryFile memory;
   const auto stages = [&] {
     std::vector<Stage> both = two_stages(folder / "run");
     both[1].options.callbacks.add(on_epoch_end([](State& state) {
       if (state.restarts == 0 && state.progress.epoch == 2) ::raise(SIGKILL);
     }));
+    for (Stage& stage : both) stage.options.ddp = true;
     return both;
   };
-  const auto attempt = [&] {
-    const pid_t process =
-        start_process([&] { return train_launched(memory, stages()).recoveries == 1 ? 0 : 2; });
-    int status = 0;
-    EXPECT_EQ(::waitpid(process, &status, 0), process);
-    return status;
-  };
-  const auto now = [] { return std::chrono::steady_clock::now(); };
-  memory.begin_attempt({.attempt = 0, .began = now()});
-  int status = attempt();
-  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-  memory.note_failure({.attempt = 0, .rank = 0, .kind = process::FailureKind::kLost});
-  memory.begin_attempt({.attempt = 1, .began = now(), .failed = now()});
-  status = attempt();
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  run_killed_once([&](const process::MemoryFile&) {
+    return Staged().train_stages(stages(), {.resume = "last"}).recoveries == 1 ? 0 : 2;
+  });
 }
 
 TEST(Stages, ResumeWithoutASeedKeepsTheSeedOfTheEarlierRunInAllStages) {

@@ -34,7 +34,7 @@ class EnvironmentScope {
   std::map<std::string, std::optional<std::string>> before_;
 };
 
-// What torchrun sets in the process with this rank of one host.
+// The environment variables that torchrun sets for this rank. All ranks are on one host.
 inline std::map<std::string, std::string> variables_of_rank(int rank, int size) {
   return {{"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(size)},
           {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(size)},
