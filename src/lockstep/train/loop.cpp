@@ -494,13 +494,12 @@ void Loop::begin() {
   state_.can_snapshot = training_ != nullptr && is_restart && !state_.inside_epoch;
   if (!is_restart || !state_.inside_epoch) agree_to_stop();
   state_.can_snapshot = training_ != nullptr && !state_.inside_epoch;
-  const bool has_own_point =
-      memory_ != nullptr && memory_->point() != nullptr && !memory_->is_first_point();
+  const bool needs_point = memory_ != nullptr && !memory_->has_own_point();
   // A process that goes on from the next point does not log again what on_run_start has logged.
-  if (memory_ != nullptr && memory_->is_launched() && !has_own_point) {
+  if (needs_point && memory_->is_launched()) {
     for (const auto& logger : state_.loggers) logger->flush();
   }
-  take_point_if(memory_ != nullptr && !has_own_point && state_.can_snapshot);
+  take_point_if(needs_point && state_.can_snapshot);
   state_.can_snapshot = false;
 }
 
@@ -638,7 +637,7 @@ bool Loop::resume() {
   ::malloc_trim(0);  // gives the memory that reading the file needed back to the system
   loader_index_ = point->loader_index;
   first_batch_ = point->first_batch;
-  has_logged_starts_ = point->is_restart && memory_ != nullptr && !memory_->is_first_point();
+  has_logged_starts_ = memory_ != nullptr && memory_->has_own_point();
   if (comm_.is_primary() && state_.inside_epoch) take_records(std::move(point->records));
   if (point->is_restart) return true;
   totals_.epochs_before = point->finished_epochs;

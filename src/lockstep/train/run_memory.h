@@ -119,8 +119,9 @@ class RunMemory {
     point_ = std::move(point);
     is_first_point_ = true;
   }
-  // The point is that one, so it was made before callbacks and loggers began.
-  bool is_first_point() const { return is_first_point_; }
+  // Whether this run has made a point itself. The first point may be a checkpoint, which is of a
+  // time before the callbacks and loggers of this run began.
+  bool has_own_point() const { return point_ && !is_first_point_; }
   // Called when the loggers are open: the first point is at this position of theirs.
   void note_log_positions();
   // Called when an attempt has restored the run from the point: the loggers go back to it, too.
