@@ -137,8 +137,8 @@ TEST(DistributedEngine, ALauncherFixesShardsAndThreadsUnlessTheProgramDoes) {
   EXPECT_EQ(alone.shards(), 2) << "without a launcher the variables say nothing";
 }
 
-// With two GPUs, if this build can use them. Called in a process of its own. The exit code says
-// what is wrong; 0: nothing.
+// With two GPUs, if this build can use them. Called in a process of its own. Returns 0, or the
+// number of the check that failed.
 int exit_code_of_two_gpus() {
   const bool has_gpus = torch_has_cuda();
   const auto gpu = [&](torch::DeviceIndex index) {

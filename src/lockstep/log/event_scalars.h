@@ -1,5 +1,5 @@
-// Which scalars the event files of earlier processes hold, so that a run that goes on can write
-// what they lack.
+// Reads which scalars the event files of earlier processes have. A run that goes on writes the
+// scalars that are missing there.
 #pragma once
 
 #include <cstdint>

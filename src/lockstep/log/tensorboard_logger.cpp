@@ -109,7 +109,8 @@ void TensorBoardLogger::log_metrics(const Record& record) {
   const std::int64_t step = record.progress.epoch;
   const Metrics metrics = unknown(name, record.metrics, {.suffix = kEpochSuffix, .step = step});
   if (!metrics.empty()) file_of(name).write(step, proto::scalars(metrics, kEpochSuffix));
-  // What on_run_start logs comes before the first epoch.
+  // Metrics that callbacks log in on_run_start have the step 0. TensorBoard keeps the first list of
+  // metrics that it reads, and that must be the list of an epoch.
   if (record.scope != Scope::kLoader || step < 1) return;
   for (const auto& [metric, value] : record.metrics) note_metric(name, metric);
 }

@@ -44,7 +44,7 @@ struct StepOptions {
   std::function<void()> wait_for_parts = {};
 };
 
-// What schedulers change: values of each group of parameters.
+// The values that schedulers change: learning rates and momenta of each group of parameters.
 struct OptimizerPace {
   std::vector<double> lrs = {};
   // To the rate of the first group, when the run began. None if the optimizer does not keep them.
